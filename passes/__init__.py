@@ -1,0 +1,1 @@
+"""The catalogue: one idea a file, grouped by family."""
