@@ -85,7 +85,7 @@ class Lowered:
     def _pte(self) -> bytes:
         # Cached because it works once only: memory planning refuses a graph that it has planned. Without gradients
         # because the out variants are run on the way, and refuse parameters that require them.
-        with _captured(), torch.no_grad():
+        with captured_output(), torch.no_grad():
             return bytes(self.edge.to_executorch().buffer)
 
 
@@ -102,13 +102,13 @@ def quantize(
     `quantizer` replaces the target's own, e.g. by a wrapped one; `dynamic_shapes` is passed to the second export.
     Raises `LowerfixError` without calibration data; what the quantizer raises comes through.
     """
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-
     if not calibration:
         raise LowerfixError("quantization needs at least one tuple of calibration inputs; got none")
-    if quantizer is None:
-        quantizer = targets.get(target).quantizer()
-    with _captured(), torch.no_grad():
+    with captured_output(), torch.no_grad():
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+        if quantizer is None:
+            quantizer = targets.get(target).quantizer()
         # Arm's quantizer fails on the guard submodule that module() adds otherwise.
         prepared = prepare_pt2e(program.module(check_guards=False), quantizer)
         for inputs in calibration:
@@ -131,26 +131,22 @@ def lower(
     Raises `LowerfixError` when a package is missing. What the backend raises comes through, with the end of what it
     printed as a note.
     """
-    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
-
     target = targets.get(target)
     target.check_installed(compile=compile)
-    if partitioner is None:
-        partitioner = target.partitioner() if compile else target.executable_partitioner()
-    with (
-        _captured() as captured,
-        _partition_timed(partitioner) as partition_seconds,
-        _vela_estimates() as estimates,
-        torch.no_grad(),
-    ):
-        start = time.perf_counter()
-        edge = to_edge_transform_and_lower(
-            program,
-            partitioner=[partitioner],
-            # The check refuses what Arm keeps whole until its own passes.
-            compile_config=EdgeCompileConfig(_check_ir_validity=False),
-        )
-        seconds = time.perf_counter() - start
+    with captured_output() as captured, torch.no_grad():
+        from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+        if partitioner is None:
+            partitioner = target.partitioner() if compile else target.executable_partitioner()
+        with _partition_timed(partitioner) as partition_seconds, _vela_estimates() as estimates:
+            start = time.perf_counter()
+            edge = to_edge_transform_and_lower(
+                program,
+                partitioner=[partitioner],
+                # The check refuses what Arm keeps whole until its own passes.
+                compile_config=EdgeCompileConfig(_check_ir_validity=False),
+            )
+            seconds = time.perf_counter() - start
 
     left = [node for node in edge.exported_program().graph.nodes if node.op == "call_function"]
     names = Counter(op_name(node) for node in left if node.target is not operator.getitem)
@@ -190,16 +186,16 @@ def execute(lowered: Lowered, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
             f"delegates of {', '.join(sorted(elsewhere))} run only on the device. "
             f"Next step: lower(program, {lowered.target.name!r}, compile=False)"
         )
-    if "TOSABackend" in backends:
-        from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
+    with captured_output(), torch.no_grad():
+        if "TOSABackend" in backends:
+            from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
 
-        with _captured(), torch.no_grad(), TosaReferenceModelDispatch():
-            outputs = program.module(check_guards=False)(*inputs)
-    else:
-        import executorch.kernels.quantized  # noqa: F401  (the runtime's quantize and dequantize kernels)
-        from executorch.runtime import Runtime
+            with TosaReferenceModelDispatch():
+                outputs = program.module(check_guards=False)(*inputs)
+        else:
+            import executorch.kernels.quantized  # noqa: F401  (the runtime's quantize and dequantize kernels)
+            from executorch.runtime import Runtime
 
-        with _captured():
             method = Runtime.get().load_program(lowered.pte()).load_method("forward")
             outputs = method.execute(tree_leaves(tuple(inputs)))
     return tuple(leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor))
@@ -238,6 +234,47 @@ def cosine(reference: Any, actual: Any) -> float:
     if norms == 0:
         return 1.0 if torch.equal(r, a) else 0.0
     return float(r @ a) / norms
+
+
+@dataclass
+class Captured:
+    """What was printed, and the distinct Python warnings; filled when `captured_output` ends."""
+
+    log: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@contextmanager
+def captured_output() -> Iterator[Captured]:
+    """Catch what is printed, by subprocesses and C++ as well, so at the file descriptors; filled when the block ends.
+
+    The tools of this Python's environment are on the PATH meanwhile: the Arm backend looks for the model converter
+    there, and an environment that was not activated is not on it.
+    """
+    captured = Captured()
+    path = os.environ.get("PATH", "")
+    with tempfile.TemporaryFile() as sink, warnings.catch_warnings(record=True) as caught:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        kept = [os.dup(1), os.dup(2)]
+        try:
+            os.dup2(sink.fileno(), 1)
+            os.dup2(sink.fileno(), 2)
+            os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), path])
+            yield captured
+        except Exception as error:
+            if (printed := _read(sink)) and hasattr(error, "add_note"):
+                error.add_note("The backend printed last:\n" + "\n".join(printed.splitlines()[-20:]))
+            raise
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.environ["PATH"] = path
+            for descriptor, original in zip((1, 2), kept, strict=True):
+                os.dup2(original, descriptor)
+                os.close(original)
+            captured.log = _read(sink)
+            captured.warnings = tuple(dict.fromkeys(str(warning.message) for warning in caught))
 
 
 def op_name(node: Node) -> str:
@@ -329,45 +366,6 @@ def _partition_timed(partitioner: Partitioner) -> Iterator[list[float]]:
             del partitioner.partition
         else:
             partitioner.partition = overridden
-
-
-@dataclass
-class _Captured:
-    log: str = ""
-    warnings: tuple[str, ...] = ()
-
-
-@contextmanager
-def _captured() -> Iterator[_Captured]:
-    """Catch what is printed, by subprocesses and C++ as well, so at the file descriptors; filled when the block ends.
-
-    The tools of this Python's environment are on the PATH meanwhile: the Arm backend looks for the model converter
-    there, and an environment that was not activated is not on it.
-    """
-    captured = _Captured()
-    path = os.environ.get("PATH", "")
-    with tempfile.TemporaryFile() as sink, warnings.catch_warnings(record=True) as caught:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        kept = [os.dup(1), os.dup(2)]
-        try:
-            os.dup2(sink.fileno(), 1)
-            os.dup2(sink.fileno(), 2)
-            os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), path])
-            yield captured
-        except Exception as error:
-            if (printed := _read(sink)) and hasattr(error, "add_note"):
-                error.add_note("The backend printed last:\n" + "\n".join(printed.splitlines()[-20:]))
-            raise
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os.environ["PATH"] = path
-            for descriptor, original in zip((1, 2), kept, strict=True):
-                os.dup2(original, descriptor)
-                os.close(original)
-            captured.log = _read(sink)
-            captured.warnings = tuple(dict.fromkeys(str(warning.message) for warning in caught))
 
 
 def _read(sink: Any) -> str:

@@ -35,7 +35,9 @@ _BUILT_IN.update({alias: _BUILT_IN[name] for alias, name in arm.ALIASES.items()}
 
 def names() -> list[str]:
     """All names that `get` takes, sorted: lowerfix's own, with the bare Ethos-U names, and those of other packages."""
-    return sorted({*_BUILT_IN, *entry_points(group=GROUP).names})
+    known = {*_BUILT_IN, *entry_points(group=GROUP).names}
+    # ethos-u85-256 before ethos-u85-1024
+    return sorted(known, key=lambda name: [part.zfill(9) if part.isdigit() else part for part in name.split("-")])
 
 
 def get(name: str | Target) -> Target:

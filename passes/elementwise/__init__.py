@@ -1,0 +1,1 @@
+"""Rewrites of ops that act on each element by itself."""

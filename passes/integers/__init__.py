@@ -1,0 +1,1 @@
+"""Passes that make 64-bit integers fit backends without them."""

@@ -1,0 +1,1 @@
+"""Passes over the program as a whole."""

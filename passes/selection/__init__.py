@@ -1,0 +1,1 @@
+"""Rewrites of ops that pick elements by their order."""

@@ -1,0 +1,127 @@
+"""``apply``: the call that users make."""
+
+from collections.abc import Iterable
+from typing import TypeVar, overload
+
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from lowerfix import targets
+from lowerfix.errors import LowerfixError
+from lowerfix.pipeline import Pipeline
+from lowerfix.program import Stage, stage_of
+from lowerfix.report import Finding, Outcome, Report
+from lowerfix.targets import Target
+
+OneProgram = TypeVar("OneProgram", ExportedProgram, GraphModule)
+
+
+@overload
+def apply(
+    program: OneProgram,
+    *,
+    target: str | Target,
+    pipeline: Pipeline | None = None,
+    skip: str | Iterable[str] = (),
+    only: str | Iterable[str] | None = None,
+    report: Report | None = None,
+) -> OneProgram: ...
+@overload
+def apply(
+    program: dict[str, ExportedProgram],
+    *,
+    target: str | Target,
+    pipeline: Pipeline | None = None,
+    skip: str | Iterable[str] = (),
+    only: str | Iterable[str] | None = None,
+    report: Report | None = None,
+) -> dict[str, ExportedProgram]: ...
+def apply(
+    program: ExportedProgram | GraphModule | dict[str, ExportedProgram],
+    *,
+    target: str | Target,
+    pipeline: Pipeline | None = None,
+    skip: str | Iterable[str] = (),
+    only: str | Iterable[str] | None = None,
+    report: Report | None = None,
+) -> ExportedProgram | GraphModule | dict[str, ExportedProgram]:
+    """Rewrite a program so that the target's installed backend takes more of it, with the same numbers.
+
+    Call it on what ``torch.export.export`` returns, before ``to_edge_transform_and_lower``. For an int8 target call it
+    before ``prepare_pt2e`` and again after ``convert_pt2e`` and the export that follows: it sees by itself which of the
+    two it was given.
+
+    Args:
+        program: an ``ExportedProgram``, a dict of them by method name, or a ``GraphModule`` such as
+            ``ExportedProgram.module()`` returns. It is not changed, and its tensors are shared, not copied.
+        target: ``"vgf"``, ``"ethos-u85"``, ``"xnnpack"``, ... ; ``lowerfix.targets.names()`` lists them.
+        pipeline: the passes to run; all that are known where it is left out.
+        skip: ids of passes to leave out.
+        only: ids of the passes to run, and no others.
+        report: a report to fill with what was rewritten, what was not, and why.
+
+    Returns:
+        the rewritten program, of the type that was given.
+
+    Raises:
+        LowerfixError: for an unknown target or pass, a missing package, or a program that is not one. Nothing
+            half-rewritten is ever returned.
+    """
+    target = targets.get(target)
+    report = Report() if report is None else report
+    pipeline = Pipeline.default() if pipeline is None else pipeline
+    if only is not None:
+        pipeline = pipeline.only(*_ids(only))
+    pipeline = pipeline.without(*_ids(skip))
+    if isinstance(program, dict):
+        return {name: _apply(one, target, pipeline, report, name) for name, one in program.items()}
+    return _apply(program, target, pipeline, report, "")
+
+
+def _apply(program: OneProgram, target: Target, pipeline: Pipeline, report: Report, method: str) -> OneProgram:
+    if not isinstance(program, (ExportedProgram, GraphModule)):
+        where = f" for method {method!r}" if method else ""
+        raise LowerfixError(
+            f"lowerfix.apply takes what torch.export.export returns, got a {type(program).__name__}{where}. "
+            "Next step: torch.export.export(model.eval(), example_inputs)"
+        )
+    module = program.graph_module if isinstance(program, ExportedProgram) else program
+    if target.quantized and stage_of(module.graph) is Stage.FLOAT:
+        report.add(Finding("", "", "", Outcome.DORMANT, _not_quantized(target)))
+    for node in module.graph.nodes:
+        if node.op == "call_function" and isinstance(node.target, _higher_order()):
+            report.add(
+                Finding(
+                    "",
+                    node.name,
+                    str(node.target),
+                    Outcome.DECLINED,
+                    "the body of a control-flow op is left as it is; only the program around it is rewritten",
+                    _source(node),
+                )
+            )
+    result, _ = pipeline.run(program, target, report)
+    return result  # type: ignore[return-value]
+
+
+def _not_quantized(target: Target) -> str:
+    return (
+        f"{target.name} computes in int8 only and this program is not quantized: as it is, all of it stays on the CPU. "
+        "Quantize what apply returns (prepare_pt2e, calibrate, convert_pt2e, export), then apply lowerfix again"
+    )
+
+
+def _ids(value: str | Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _higher_order() -> type:
+    import torch
+
+    return torch._ops.HigherOrderOperator
+
+
+def _source(node: object) -> str:
+    from lowerfix.source import source_line
+
+    return source_line(node)  # type: ignore[arg-type]

@@ -1,0 +1,116 @@
+"""What every pass is: the base class, its result, and the context it runs in."""
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+from torch.fx.passes.infra.pass_base import PassResult
+
+from lowerfix.errors import LowerfixError
+from lowerfix.oracle import Oracle
+from lowerfix.program import Program, Stage
+from lowerfix.report import Finding, Outcome, Report
+from lowerfix.rewriting import Trace
+from lowerfix.source import op_name, source_line
+from lowerfix.targets import Target
+
+ATEN = frozenset({Stage.FLOAT, Stage.QUANTIZED})
+
+
+@dataclass
+class Context:
+    """What passes share while one program is rewritten.
+
+    Attributes:
+        target: the target that the program is meant for.
+        oracle: answers what the target's installed backend takes.
+        report: where findings go.
+        traces: what rewrites were traced to, by (rewrite, argument metadata).
+    """
+
+    target: Target
+    oracle: Oracle
+    report: Report
+    traces: dict[tuple[str, str], Trace | Exception] = field(default_factory=dict)
+
+    def find(self, pass_id: str, node: Node, outcome: Outcome, reason: str) -> None:
+        """Add a finding about a node."""
+        self.report.add(Finding(pass_id, node.name, op_name(node.target), outcome, reason, source_line(node)))
+
+
+class Result(PassResult):  # type: ignore[misc]
+    """A ``torch.fx`` ``PassResult`` (``graph_module``, ``modified``) that carries the program and the findings too."""
+
+    def __new__(cls, program: ExportedProgram | GraphModule, modified: bool, report: Report) -> "Result":
+        module = program.graph_module if isinstance(program, ExportedProgram) else program
+        self = super().__new__(cls, module, modified)
+        self.exported_program = program if isinstance(program, ExportedProgram) else None
+        self.findings = report.findings
+        return self
+
+    exported_program: ExportedProgram | None
+    findings: tuple[Finding, ...]
+
+
+class Pass(ABC):
+    """One pass: a rewrite of single ops, or a graph pass over the whole program.
+
+    A subclass is a dataclass whose fields are its options.
+
+    Class attributes:
+        id: kebab-case name, unique.
+        after: ids of passes that have to run earlier, where they run at all.
+        stages: the stages at which the pass has something to do; at others it is dormant, and the report says so.
+        retire_when: the upstream issue or release that makes the pass unnecessary.
+        cleans_up: the pass asks the oracle nothing, and runs over its probes too.
+    """
+
+    id: ClassVar[str]
+    after: ClassVar[tuple[str, ...]] = ()
+    stages: ClassVar[frozenset[Stage]] = ATEN
+    retire_when: ClassVar[str] = ""
+    cleans_up: ClassVar[bool] = False
+
+    @abstractmethod
+    def run(self, program: Program, context: Context) -> bool:
+        """Rewrite ``program`` in place; return whether anything changed."""
+
+    def __call__(self, program: ExportedProgram | GraphModule, target: str | Target | None = None) -> Result:
+        """Run this pass alone, as pass managers do.
+
+        Args:
+            program: what to rewrite; it is not changed.
+            target: the target to rewrite for; the pass's own ``target`` attribute where it is left out.
+
+        Raises:
+            LowerfixError: where no target is known, or the pass fails.
+        """
+        from lowerfix.pipeline import Pipeline
+
+        target = target or getattr(self, "target", None)
+        if target is None:
+            raise LowerfixError(f"pass {self.id!r} needs a target: lowerfix.passes.get({self.id!r}, target='vgf')")
+        report = Report()
+        result, modified = Pipeline([self]).run(program, target, report)
+        return Result(result, modified, report)
+
+    @property
+    def __name__(self) -> str:  # pass managers that log want a function's name
+        return self.id
+
+
+def kebab(name: str) -> str:
+    """``ConvTranspose1d`` and ``conv_transpose1d`` both become ``conv-transpose1d``."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name)
+    return words.replace("_", "-").lower()
+
+
+def pascal(name: str) -> str:
+    """``conv-transpose1d`` becomes ``ConvTranspose1d``."""
+    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[-_]", name))
+
+
+__all__ = ["ATEN", "Any", "Context", "Pass", "Result", "kebab", "pascal"]

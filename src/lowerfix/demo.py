@@ -1,0 +1,295 @@
+"""The demo: one model, lowered by stock ExecuTorch and with lowerfix, side by side."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from torch import nn
+from torch.export import ExportedProgram
+
+import lowerfix
+from lowerfix import lowering, targets
+from lowerfix.errors import LowerfixError
+from lowerfix.lowering import Lowered, max_abs_error, signal_to_noise
+from lowerfix.report import Finding, Report
+from lowerfix.targets import Target
+
+Say = Callable[[str], None]
+
+# What fits side by side: three targets, each stock and with lowerfix.
+COLUMNS = 6
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is lowered: `name` for the files, a model in eval mode, one tuple of inputs, and more for calibration."""
+
+    name: str
+    model: nn.Module
+    inputs: tuple[Any, ...]
+    calibration: Sequence[tuple[Any, ...]]
+
+
+@dataclass
+class Run:
+    """One column of the table: a target, with or without lowerfix.
+
+    `lowered` is compiled for the device and `path` its `.pte`. `max_error` and `snr` (dB) compare what the delegates
+    computed on this machine with the float model in eager; `eager_snr` does so for the quantized model in eager, so
+    tells what int8 alone costs. `error` is the first line of what stopped the run.
+    """
+
+    target: Target
+    with_lowerfix: bool
+    lowered: Lowered | None = None
+    path: Path | None = None
+    max_error: float | None = None
+    snr: float | None = None
+    eager_snr: float | None = None
+    error: str = ""
+
+    @property
+    def side(self) -> str:
+        return "lowerfix" if self.with_lowerfix else "stock"
+
+
+def run(
+    targets: Sequence[str] = ("ethos-u85", "vgf"),
+    model: str | None = None,
+    output: Path = Path("demo-output"),
+    console: Console | None = None,
+) -> list[Run]:
+    """Lower a model for each target, stock and with lowerfix, print what came of it, and write the `.pte` files.
+
+    `model` is `module:factory`, where `factory()` returns `(model, example_inputs)` or `(model, example_inputs,
+    calibration_inputs)`; without it the demo's own `RobotPolicy` is taken. The files go to the directory `output`.
+    A lowering that fails is shown with its error. Raises `LowerfixError` for an unknown target, a target with
+    packages missing, and a `model` that cannot be used.
+    """
+    chosen = [_installed(name) for name in targets]
+    subject = load(model)
+    console = console or Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
+    reports = {target: Report() for target in chosen}
+    runs = []
+    with _progress() as say:
+        say("exporting")
+        with lowering.captured_output(), torch.no_grad():
+            # On a copy: a call may change the model's buffers.
+            reference = copy.deepcopy(subject.model)(*subject.inputs)
+            program = torch.export.export(subject.model, subject.inputs)
+        for target, report in reports.items():
+            for result in (Run(target, with_lowerfix=False), Run(target, with_lowerfix=True)):
+                runs.append(result)
+                try:
+                    _run(result, program, reference, subject, output, report, say)
+                except Exception as error:
+                    result.error = _first_line(error)
+
+    for start in range(0, len(runs), COLUMNS):
+        console.print(_table(runs[start : start + COLUMNS]))
+    for target, report in reports.items():
+        if len(report):
+            console.print(_findings(target, report))
+    for result in runs:
+        if result.path:
+            console.print(f"Wrote {result.path}", soft_wrap=True, highlight=False)
+    return runs
+
+
+def load(spec: str | None) -> Subject:
+    """The model named by `module:factory`, or the demo's own for `None`.
+
+    The module is looked for in the current directory too. Raises `LowerfixError`, which says what the factory has to
+    be like.
+    """
+    if spec is None:
+        from lowerfix import demo_model
+
+        model = demo_model.RobotPolicy().eval()
+        return Subject("robot-policy", model, demo_model.example_inputs(), demo_model.calibration_inputs())
+
+    module_name, _, factory_name = spec.partition(":")
+    if not module_name or not factory_name:
+        raise LowerfixError(f"--model {spec!r} is not of the form module:factory, as in my_package.my_model:make")
+    sys.path.insert(0, os.getcwd())
+    try:
+        factory = getattr(importlib.import_module(module_name), factory_name)
+        made = factory()
+    except Exception as error:
+        raise LowerfixError(f"--model {spec!r} cannot be made: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(os.getcwd())
+
+    if not (
+        isinstance(made, tuple)
+        and len(made) in (2, 3)
+        and isinstance(made[0], nn.Module)
+        and all(isinstance(inputs, tuple) for inputs in (made[1], *(made[2] if len(made) == 3 else ())))
+    ):
+        raise LowerfixError(
+            f"--model {spec!r}: the factory has to return (model, example_inputs) or (model, example_inputs, "
+            f"calibration_inputs): an nn.Module, a tuple of its arguments, and a list of such tuples"
+        )
+    return Subject(factory_name, made[0].eval(), made[1], list(made[2]) if len(made) == 3 else [made[1]])
+
+
+def _installed(name: str) -> Target:
+    target = targets.get(name)
+    target.check_installed(compile=True)
+    return target
+
+
+def _run(
+    result: Run, program: ExportedProgram, reference: Any, subject: Subject, output: Path, report: Report, say: Say
+) -> None:
+    """Fill in `result`, step by step, so that what was measured before an error is kept."""
+    target = result.target
+    at = f"{target.name}, {result.side}: "
+
+    def rewritten(program: ExportedProgram) -> ExportedProgram:
+        if not result.with_lowerfix:
+            return program
+        say(at + "rewriting")
+        with lowering.captured_output():
+            return lowerfix.apply(program, target=target.name, report=report)
+
+    program = rewritten(program)
+    if target.quantized:
+        say(at + "quantizing")
+        with lowering.captured_output():
+            quantizer = target.quantizer()
+            if result.with_lowerfix:
+                quantizer = lowerfix.wrap_quantizer(quantizer, target=target.name)
+        program = lowering.quantize(program, target, subject.calibration, quantizer=quantizer)
+        with torch.no_grad():
+            result.eager_snr = signal_to_noise(reference, program.module(check_guards=False)(*subject.inputs))
+        program = rewritten(program)
+    say(at + "compiling for the device")
+    result.lowered = lowering.lower(program, target, compile=True)
+    path = output / f"{subject.name}-{target.name}-{result.side}.pte"
+    _write(path, result.lowered.pte())
+    result.path = path
+    say(at + "executing on this machine")
+    actual = lowering.execute(lowering.lower(program, target, compile=False), subject.inputs)
+    result.max_error, result.snr = max_abs_error(reference, actual), signal_to_noise(reference, actual)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            file.write(content)
+            file.close()
+            os.chmod(file.name, 0o666 & ~_umask())  # a temporary file is for its owner alone
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def _first_line(error: BaseException) -> str:
+    """The root cause of an error in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+@contextmanager
+def _progress() -> Iterator[Say]:
+    """Show the stage on the terminal; without a terminal, show nothing.
+
+    It has a file of its own, since the output of the backends is caught at the file descriptors meanwhile.
+    """
+    with os.fdopen(os.dup(2), "w") as file:
+        console = Console(file=file)
+        if console.is_terminal:
+            with console.status("starting") as status:
+                yield status.update
+        else:
+            yield lambda stage: None
+
+
+def _table(runs: Sequence[Run]) -> Table:
+    """A column for each run, since the names of the ops need the height."""
+    table = Table("", title="Stock ExecuTorch and lowerfix", show_lines=True)
+    for run in runs:
+        table.add_column(f"{run.target.name}\n{run.side}", justify="right", overflow="fold")
+    for heading, cell in _CELLS.items():
+        cells = [cell(run) for run in runs]
+        if any(cells):
+            table.add_row(heading, *cells)
+    return table
+
+
+def _cpu_ops(lowered: Lowered) -> str:
+    left = sum(lowered.cpu_ops.values())
+    names = [name if count == 1 else f"{count} × {name}" for name, count in lowered.cpu_ops.items()]
+    return "\n".join([f"[yellow]{left}[/yellow]", *names]) if left else "[green]none[/green]"
+
+
+def _quantize_ops(lowered: Lowered) -> str:
+    boundary, inner = lowered.boundary_quantize, lowered.inner_quantize
+    return f"{boundary} at the boundary\n{inner} inside" if boundary + inner else ""
+
+
+def _number(value: float | None, form: str) -> str:
+    if value is None:
+        return ""
+    return "exact" if value == math.inf else format(value, form)
+
+
+def _of_lowered(cell: Callable[[Lowered], str]) -> Callable[[Run], str]:
+    return lambda run: cell(run.lowered) if run.lowered else ""
+
+
+# Heading -> cell of a run; a row that is empty for all runs is left out.
+_CELLS: dict[str, Callable[[Run], str]] = {
+    "Delegates": _of_lowered(lambda lowered: str(lowered.delegates)),
+    "Ops left on the CPU": _of_lowered(_cpu_ops),
+    "Quantize and dequantize on the CPU": _of_lowered(_quantize_ops),
+    "Partitioning, s": _of_lowered(lambda lowered: format(lowered.partition_seconds, ".3f")),
+    "NPU cycles (Vela's estimate)": _of_lowered(lambda lowered: f"{lowered.vela.cycles:,d}" if lowered.vela else ""),
+    "SRAM, KiB (Vela's estimate)": _of_lowered(lambda lowered: f"{lowered.vela.sram_kib:.1f}" if lowered.vela else ""),
+    "Max error against float eager": lambda run: _number(run.max_error, ".2g"),
+    "SNR against float eager, dB": lambda run: _number(run.snr, ".1f"),
+    "  of int8 eager, for scale": lambda run: _number(run.eager_snr, ".1f"),
+    "Failed": lambda run: f"[red]{escape(run.error)}[/red]" if run.error else "",
+}
+
+
+def _findings(target: Target, report: Report) -> Table:
+    """What lowerfix did and did not do for a target; equal findings of several places share a row."""
+    table = Table(title=f"What lowerfix did for {target.name}", show_lines=True)
+    for heading in ("Outcome", "Pass", "Ops", "Why", "Source"):
+        table.add_column(heading, overflow="fold")
+    rows: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in report.findings:
+        rows.setdefault((finding.outcome.value, finding.pass_id, finding.reason), []).append(finding)
+    for key, findings in rows.items():
+        ops = dict.fromkeys(finding.op for finding in findings)
+        sources = dict.fromkeys(finding.source for finding in findings)
+        outcome, pass_id, reason, *places = map(escape, (*key, "\n".join(ops), "\n".join(sources)))
+        table.add_row(outcome, pass_id, places[0], reason, places[1])
+    return table

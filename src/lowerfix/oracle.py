@@ -1,0 +1,401 @@
+"""The oracle: what the installed backend takes, asked of the backend itself.
+
+No table of supported ops is kept. A question is a small graph: an op as it stands in the program, or what a rewrite
+would put in its place. All questions of a program go into one probe program, the backend's own partitioner runs over it
+once, and the nodes it tagged give the answers. What it tagged must also survive the backend's preprocess (to TOSA for
+Arm), since a partitioner can accept what the lowering then dies on. For int8 targets the probe is quantized first.
+
+Answers are kept in memory and on disk, keyed by the installed versions.
+"""
+
+import contextlib
+import copy
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torch.fx import Graph, GraphModule, Node
+from torch.utils._pytree import tree_flatten, tree_leaves
+
+from lowerfix.cache import DiskCache
+from lowerfix.rewriting import describe_value
+from lowerfix.source import op_name
+from lowerfix.targets import Target
+
+_IGNORED = ("getitem", "sym_size", "_assert", "quantize_per", "quantize_affine", "choose_qparams")
+_CASTS = ("_to_dim_order_copy", "_to_copy")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An Edge op that the backend leaves on the CPU.
+
+    Attributes:
+        op: the op's name in Edge dialect.
+        reason: the backend's own reason.
+        boundary_cast: it only casts an input or an output of the question.
+    """
+
+    op: str
+    reason: str
+    boundary_cast: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the backend does with a question.
+
+    Attributes:
+        refusals: the ops it leaves on the CPU; empty where it takes the whole.
+        error: the error it died with while lowering, empty where it did not.
+    """
+
+    refusals: tuple[Refusal, ...] = ()
+    error: str = ""
+
+    @property
+    def taken(self) -> bool:
+        return not self.refusals and not self.error
+
+    @property
+    def reason(self) -> str:
+        """Why it is not taken whole, in the backend's words."""
+        if self.error:
+            return f"the lowering dies on it: {self.error}"
+        return "; ".join(f"{refusal.op}: {refusal.reason}" for refusal in self.refusals)
+
+    def accepts_in_place_of(self, other: "Answer") -> bool:
+        """Whether this is no worse than ``other``: whole, or whole but for casts where it meets the CPU.
+
+        Such casts (an int64 index that comes from the user, say) may be no more than the ops that stay today.
+        """
+        if self.error:
+            return False
+        if not self.refusals:
+            return True
+        fewer = bool(other.error) or len(self.refusals) <= len(other.refusals)
+        return fewer and all(refusal.boundary_cast for refusal in self.refusals)
+
+
+@dataclass
+class Question:
+    """A small graph to ask about: placeholders with fake values, ATen ops, one output node.
+
+    Attributes:
+        graph: the ops. A placeholder that is a constant of the program has ``meta["constant"]`` set.
+        range_constraints: of the program that symbolic sizes come from.
+    """
+
+    graph: Graph
+    range_constraints: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def symbolic(self) -> bool:
+        return any(
+            not isinstance(size, int)
+            for node in self.graph.nodes
+            for value in tree_leaves(node.meta.get("val"))
+            if isinstance(value, torch.Tensor)
+            for size in value.shape
+        )
+
+    @property
+    def key(self) -> str:
+        """The question as text, equal for questions that must get equal answers."""
+        numbers: dict[Node, str] = {}
+        lines = []
+        for node in self.graph.nodes:
+            numbers[node] = f"%{len(numbers)}"
+            if node.op == "placeholder":
+                kind = "constant" if node.meta.get("constant") else "input"
+                lines.append(f"{kind} {describe_value(node.meta['val'])}")
+            else:
+                leaves, spec = tree_flatten((node.args, node.kwargs), is_leaf=lambda leaf: isinstance(leaf, Node))
+                text = ",".join(numbers[leaf] if isinstance(leaf, Node) else repr(leaf) for leaf in leaves)
+                lines.append(f"{node.target} {spec} {text}")
+        if self.symbolic:
+            lines.append(str(sorted((str(symbol), str(bounds)) for symbol, bounds in self.range_constraints.items())))
+        return "\n".join(lines)
+
+
+class Oracle:
+    """Asks one target's installed backend, and remembers the answers.
+
+    Args:
+        target: the target to ask.
+        quantize: quantize the probe with the target's quantizer first.
+        cleanup: run over the probe, and again over the quantized probe, as ``apply`` runs it over the real program.
+    """
+
+    def __init__(self, target: Target, quantize: bool, cleanup: Callable[[ExportedProgram], ExportedProgram]) -> None:
+        self.target = target
+        self.quantize = quantize
+        self.cleanup = cleanup
+        self.probes = 0
+        self._answers: dict[str, Answer] = {}
+        self._disk = DiskCache({**target.versions(), "target": target.name, "quantize": str(quantize)})
+
+    def ask(self, questions: Iterable[Question]) -> list[Answer]:
+        """The answers to ``questions``, in order; what is not known yet is asked in one probe."""
+        questions = list(questions)
+        keys = [question.key for question in questions]
+        unknown: dict[str, Question] = {}
+        for key, question in zip(keys, questions, strict=True):
+            if key in self._answers or key in unknown:
+                continue
+            stored = self._disk.get(key)
+            answer = _decode(stored) if stored is not None else None
+            if answer is not None:
+                self._answers[key] = answer
+            else:
+                unknown[key] = question
+        if unknown:
+            for key, answer in zip(unknown, self._probe(list(unknown.values())), strict=True):
+                self._answers[key] = answer
+                self._disk.put(key, asdict(answer))
+        return [self._answers[key] for key in keys]
+
+    # Probing --------------------------------------------------------------------------------------------------------
+
+    def _probe(self, questions: list[Question]) -> list[Answer]:
+        """Ask about several questions at once; where the backend dies on the batch, halve it to find out on which."""
+        try:
+            answers = self._probe_batch(questions)
+        except Exception as error:
+            if len(questions) == 1:
+                return [Answer(error=_first_line(error))]
+            middle = len(questions) // 2
+            return self._probe(questions[:middle]) + self._probe(questions[middle:])
+        if len(questions) > 1:
+            # A partition is refused as a whole for what one of its ops does: ask again about the others alone.
+            for index, answer in enumerate(answers):
+                if any("artition" in refusal.reason for refusal in answer.refusals):
+                    answers[index] = self._probe([questions[index]])[0]
+        return answers
+
+    def _probe_batch(self, questions: list[Question]) -> list[Answer]:
+        """Partition one probe program; what was taken must then also survive the preprocess."""
+        self.probes += 1
+        program = self._prepare(questions)
+        partitioner = copy.copy(self.target.partitioner())
+        original = partitioner.partition
+
+        def partition(edge: ExportedProgram) -> Any:
+            with self.target.rejections() as reasons:
+                original(edge)
+            raise _Partitioned(self._read(edge, reasons, questions))
+
+        partitioner.partition = partition
+        try:
+            self._lower(program, partitioner)
+            raise AssertionError("the lowering never called the partitioner")
+        except _Partitioned as stopped:
+            answers = stopped.answers
+        chosen = [i for i, answer in enumerate(answers) if all(r.boundary_cast for r in answer.refusals)]
+        for index, error in self._preprocess(questions, chosen):
+            answers[index] = Answer(error=error)
+        return answers
+
+    def _preprocess(self, questions: list[Question], chosen: list[int]) -> Iterator[tuple[int, str]]:
+        """The questions among ``chosen`` that the backend dies on short of the device's own compiler, with the error."""
+        if not chosen:
+            return
+        try:
+            self._lower(self._prepare([questions[index] for index in chosen]), self.target.executable_partitioner())
+        except Exception as error:
+            if len(chosen) == 1:
+                yield chosen[0], _first_line(error)
+                return
+            middle = len(chosen) // 2
+            yield from self._preprocess(questions, chosen[:middle])
+            yield from self._preprocess(questions, chosen[middle:])
+
+    @staticmethod
+    def _lower(program: ExportedProgram, partitioner: Any) -> None:
+        from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+        config = EdgeCompileConfig(_check_ir_validity=False)
+        with _quiet():
+            to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
+
+    def _prepare(self, questions: list[Question]) -> ExportedProgram:
+        """The probe program, as the target's flow would hand it to the lowering."""
+        program = self.cleanup(_assemble(questions))
+        if not self.quantize:
+            return program
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+        with _quiet():
+            users = set(program.graph_signature.user_inputs)
+            inputs = tuple(_example(node) for node in program.graph.nodes if node.name in users)
+            module = prepare_pt2e(program.module(check_guards=False), self.target.quantizer())
+            return self.cleanup(torch.export.export(convert_pt2e(module), inputs))
+
+    def _read(self, edge: ExportedProgram, reasons: dict[str, str], questions: list[Question]) -> list[Answer]:
+        answers = []
+        for nodes, outputs in _split(edge, questions):
+            refusals = []
+            for node in nodes:
+                name = op_name(node.target)
+                if "delegation_tag" in node.meta or any(part in name for part in _IGNORED):
+                    continue
+                reason = reasons.get(node.name, self.target.unexplained)
+                refusals.append(Refusal(name, _readable(reason), _is_boundary_cast(node, nodes, outputs)))
+            answers.append(Answer(tuple(refusals)))
+        return answers
+
+
+class _Partitioned(Exception):
+    """Stops the lowering once the partitioner has answered: the probe's delegates are not made."""
+
+    def __init__(self, answers: list[Answer]) -> None:
+        super().__init__("partitioned")
+        self.answers = answers
+
+
+def _assemble(questions: list[Question]) -> ExportedProgram:
+    """One program out of all questions: their inputs side by side, their outputs in order."""
+    graph = Graph()
+    specs: list[InputSpec] = []
+    state: dict[str, torch.Tensor] = {}
+    mapping: dict[Node, Node] = {}
+    constraints: dict[Any, Any] = {}
+    inputs = [
+        (index, node, bool(node.meta.get("constant")))
+        for index, question in enumerate(questions)
+        for node in question.graph.nodes
+        if node.op == "placeholder"
+    ]
+    inputs.sort(key=lambda item: not item[2])  # parameters come first in an exported program
+    for number, (index, node, constant) in enumerate(inputs):
+        value = node.meta["val"]
+        name = f"{'p_' if constant else ''}question_{index}_{number}"
+        new = graph.placeholder(name)
+        new.target = new.name
+        new.meta["val"] = value
+        mapping[node] = new
+        floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+        if constant:
+            kind = InputKind.PARAMETER if floating else InputKind.BUFFER
+            tensor = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+            if not floating:
+                tensor.zero_()  # indices are read when the probe is cleaned up, weights are not
+            state[name] = torch.nn.Parameter(tensor, requires_grad=False) if floating else tensor
+            specs.append(InputSpec(kind, TensorArgument(name=new.name), name, None if floating else True))
+        else:
+            specs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(name=new.name), None))
+    outputs: list[Node] = []
+    for question in questions:
+        constraints.update(question.range_constraints)
+        for node in question.graph.nodes:
+            if node.op == "call_function":
+                new = graph.node_copy(node, lambda old: mapping[old])
+                new.meta = {"val": node.meta["val"]}
+                mapping[node] = new
+        outputs.extend(mapping[leaf] for leaf in _question_outputs(question))
+    graph.output(tuple(outputs))
+    module = GraphModule({}, graph)
+    users = tuple(node for node, spec in zip(graph.nodes, specs, strict=False) if spec.kind is InputKind.USER_INPUT)
+    in_spec = tree_flatten((tuple(0 for _ in users), {}))[1]
+    out_spec = tree_flatten(tuple(0 for _ in outputs))[1]
+    signature = ExportGraphSignature(
+        input_specs=specs,
+        output_specs=[OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name=node.name), None) for node in outputs],
+    )
+    return ExportedProgram(
+        root=module,
+        graph=graph,
+        graph_signature=signature,
+        state_dict=state,
+        range_constraints=constraints,
+        module_call_graph=[ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))],
+    )
+
+
+def _question_outputs(question: Question) -> list[Node]:
+    return [leaf for leaf in tree_leaves(question.graph.output_node().args[0]) if isinstance(leaf, Node)]
+
+
+def _split(program: ExportedProgram, questions: list[Question]) -> list[tuple[set[Node], list[Node]]]:
+    """For each question, its nodes in the Edge program (ancestors of its outputs) and the output nodes."""
+    values = list(program.graph.output_node().args[0])
+    values = values[len(values) - sum(len(_question_outputs(question)) for question in questions) :]
+    parts = []
+    for question in questions:
+        count = len(_question_outputs(question))
+        outputs, values = [v for v in values[:count] if isinstance(v, Node)], values[count:]
+        nodes: set[Node] = set()
+        pending = list(outputs)
+        while pending:
+            node = pending.pop()
+            if node.op == "call_function" and node not in nodes:
+                nodes.add(node)
+                pending.extend(node.all_input_nodes)
+        parts.append((nodes, outputs))
+    return parts
+
+
+def _is_boundary_cast(node: Node, nodes: set[Node], outputs: list[Node]) -> bool:
+    """Whether a node changes only the dtype, of what comes from outside or of what leaves."""
+    if not any(part in str(node.target) for part in _CASTS):
+        return False
+    source, result = node.all_input_nodes[0], node.meta.get("val")
+    value = source.meta.get("val")
+    if not (isinstance(result, torch.Tensor) and isinstance(value, torch.Tensor)) or value.dtype == result.dtype:
+        return False
+    enters = source.op == "placeholder"
+    leaves = all(user not in nodes for user in node.users)
+    return enters or leaves
+
+
+def _readable(reason: str) -> str:
+    """A backend's reason on one line, without the schemas that Edge ops print."""
+    return re.sub(r"<EdgeOpOverload: ([\w.]+)>: schema = .*? -> [\w\[\], ()]*\w\)?", r"\1", " ".join(reason.split()))
+
+
+def _example(node: Node) -> Any:
+    value = node.meta["val"]
+    if isinstance(value, torch.Tensor):
+        return torch.zeros(tuple(int(size) for size in value.shape), dtype=value.dtype)
+    return value
+
+
+def _first_line(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    line = next((line for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {line.strip()}"[:300]
+
+
+def _decode(stored: dict[str, Any]) -> Answer | None:
+    try:
+        return Answer(tuple(Refusal(**refusal) for refusal in stored["refusals"]), str(stored["error"]))
+    except (KeyError, TypeError):
+        return None  # written by another version, or damaged: ask again
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the warnings and log records of a probe off the user's screen; they are about the probe, not the model."""
+    previous = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(previous)

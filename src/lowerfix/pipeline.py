@@ -1,0 +1,200 @@
+"""The order in which passes run, and the loop that runs them until nothing changes."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+
+import networkx as nx
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from lowerfix import registry, targets
+from lowerfix.base import Context, Pass
+from lowerfix.errors import LowerfixError
+from lowerfix.oracle import Oracle
+from lowerfix.program import Program, Stage, stage_of
+from lowerfix.report import Finding, Outcome, Report
+from lowerfix.rewritepass import RewritePass
+from lowerfix.targets import Target
+
+ROUNDS = 10
+"""A pipeline that still changes the program after so many rounds has passes that undo each other."""
+
+Callback = Callable[[Pass | None, Program, Pass | None], None]
+
+
+class Pipeline:
+    """An immutable sequence of passes.
+
+        pipeline = lowerfix.Pipeline.default().without("mish").with_(MyPass())
+        lowerfix.apply(program, target="vgf", pipeline=pipeline)
+
+    Args:
+        passes: pass objects or ids, in the order in which they run.
+        callback: called as ``callback(before, program, after)`` between passes with the pass that has just run (None
+            at the start), the working program, and the pass that runs next (None at the end). For printing, timing and
+            viewers; it must not change the program.
+
+    Raises:
+        LowerfixError: for an unknown or repeated id, or an order that breaks a pass's ``after``; every broken pair is
+            named.
+    """
+
+    def __init__(self, passes: Iterable[Pass | str], callback: Callback | None = None) -> None:
+        self._passes = tuple(p if isinstance(p, Pass) else registry.get(p)() for p in passes)
+        self._callback = callback
+        self._check_order()
+
+    @classmethod
+    def default(cls) -> "Pipeline":
+        """Every registered pass, ordered by their ``after`` and then by id."""
+        return cls(registry.get(identifier)() for identifier in _default_order())
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(p.id for p in self._passes)
+
+    def __iter__(self) -> Iterator[Pass]:
+        return iter(self._passes)
+
+    def __len__(self) -> int:
+        return len(self._passes)
+
+    def __repr__(self) -> str:
+        return f"Pipeline({list(self.ids)})"
+
+    def without(self, *ids: str) -> "Pipeline":
+        """The same pipeline less some passes."""
+        gone = {registry.get(identifier).id if identifier not in self.ids else identifier for identifier in ids}
+        return Pipeline((p for p in self._passes if p.id not in gone), self._callback)
+
+    def only(self, *ids: str) -> "Pipeline":
+        """The named passes alone, in this pipeline's order."""
+        wanted = {registry.get(identifier).id if identifier not in self.ids else identifier for identifier in ids}
+        absent = sorted(wanted - set(self.ids))
+        if absent:
+            raise LowerfixError(f"not in this pipeline: {', '.join(absent)}; it has {', '.join(self.ids)}")
+        return Pipeline((p for p in self._passes if p.id in wanted), self._callback)
+
+    def with_(self, new: Pass | str) -> "Pipeline":
+        """The same pipeline with one pass more, at the end; a pass of the same id is replaced where it stands."""
+        added = new if isinstance(new, Pass) else registry.get(new)()
+        if added.id in self.ids:
+            return Pipeline((added if p.id == added.id else p for p in self._passes), self._callback)
+        return Pipeline((*self._passes, added), self._callback)
+
+    def with_callback(self, callback: Callback | None) -> "Pipeline":
+        """The same pipeline with another callback."""
+        return Pipeline(self._passes, callback)
+
+    def _check_order(self) -> None:
+        position = {identifier: index for index, identifier in enumerate(self.ids)}
+        if len(position) != len(self._passes):
+            repeated = sorted({identifier for identifier in self.ids if self.ids.count(identifier) > 1})
+            raise LowerfixError(f"a pipeline takes a pass once; repeated: {', '.join(repeated)}")
+        broken = [
+            f"{p.id!r} has to run after {earlier!r}"
+            for p in self._passes
+            for earlier in p.after
+            if earlier in position and position[earlier] > position[p.id]
+        ]
+        if broken:
+            raise LowerfixError("the order of the pipeline is wrong: " + "; ".join(broken))
+
+    def run(
+        self, program: ExportedProgram | GraphModule, target: str | Target, report: Report
+    ) -> tuple[ExportedProgram | GraphModule, bool]:
+        """Run the passes over a clone of ``program`` until nothing changes.
+
+        Returns:
+            the rewritten program, and whether anything changed.
+
+        Raises:
+            LowerfixError: where a pass fails or leaves something invalid; ``program`` is as it was.
+        """
+        target = targets.get(target)
+        target.check_installed()
+        stage = stage_of((program.graph_module if isinstance(program, ExportedProgram) else program).graph)
+        if stage is Stage.EDGE:
+            for p in self._passes:
+                if stage not in p.stages:
+                    report.add(Finding(p.id, "", "", Outcome.DORMANT, _TOO_LATE))
+            if not any(stage in p.stages for p in self._passes):
+                return program, False
+        working = Program(program)
+        context = Context(target, oracle_for(target, working.stage), report)
+        modified = self._until_settled(working, context)
+        return working.build(), modified
+
+    def _until_settled(self, program: Program, context: Context) -> bool:
+        changed: list[str] = []
+        for round_ in range(ROUNDS):
+            changed = self._round(program, context)
+            if not changed:
+                return round_ > 0
+        raise LowerfixError(f"after {ROUNDS} rounds the program still changes, by {', '.join(changed)}")
+
+    def _round(self, program: Program, context: Context) -> list[str]:
+        """Run each pass once; returns the ids of those that changed something."""
+        changed = []
+        asked = False
+        before: Pass | None = None
+        for p in (p for p in self._passes if program.stage in p.stages):
+            if isinstance(p, RewritePass) and not asked:
+                asked = True  # what all rewrites will want to know, in one probe
+                rewrites = [other for other in self._passes if isinstance(other, RewritePass)]
+                context.oracle.ask([question for r in rewrites for question in r.questions(program, context)])
+            if self._callback is not None:
+                self._callback(before, program, p)
+            try:
+                if p.run(program, context):
+                    program.check()
+                    changed.append(p.id)
+            except LowerfixError as error:
+                raise LowerfixError(f"pass {p.id!r}: {error}") from error
+            except Exception as error:
+                raise LowerfixError(f"pass {p.id!r} failed: {type(error).__name__}: {error}") from error
+            before = p
+        if self._callback is not None:
+            self._callback(before, program, None)
+        return changed
+
+
+_TOO_LATE = (
+    "the program is in Edge dialect, where ops are already decomposed: "
+    "apply lowerfix to the exported program, before to_edge or to_edge_transform_and_lower"
+)
+
+
+@lru_cache(maxsize=1)
+def _default_order() -> tuple[str, ...]:
+    passes = registry.all_passes()
+    order: nx.DiGraph[str] = nx.DiGraph()
+    order.add_nodes_from(passes)
+    order.add_edges_from((earlier, later) for later, cls in passes.items() for earlier in cls.after if earlier in passes)
+    try:
+        return tuple(nx.lexicographical_topological_sort(order))
+    except nx.NetworkXUnfeasible:
+        cycle = " -> ".join(edge[0] for edge in nx.find_cycle(order))
+        raise LowerfixError(f"the passes' order constraints form a cycle: {cycle}") from None
+
+
+@lru_cache(maxsize=64)
+def oracle_for(target: Target, stage: Stage) -> Oracle:
+    """The oracle for programs at one stage; kept, so that what is known once is known for the whole process."""
+    return Oracle(target, quantize=target.quantized and stage is Stage.FLOAT, cleanup=_clean_up)
+
+
+def _clean_up(program: ExportedProgram) -> ExportedProgram:
+    """Run the graph passes that ask the oracle nothing, as the probe has to look like what will be lowered."""
+    working = Program(program)
+    context = Context(targets.get("xnnpack"), None, Report())  # type: ignore[arg-type]
+    for identifier in _default_order():
+        cls = registry.get(identifier)
+        if cls.cleans_up and working.stage in cls.stages:
+            cls().run(working, context)
+    result = working.build()
+    assert isinstance(result, ExportedProgram)
+    return result
+
+
+__all__ = ["Pipeline", "oracle_for"]

@@ -1,0 +1,355 @@
+"""The working copy of a program that passes rewrite: its own graph, the caller's tensors.
+
+``copy.deepcopy(exported_program)`` is never used: it copies the weights, and it renames placeholders that are called
+like a Python builtin (``input``) while the signature keeps the old names.
+"""
+
+import copy
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.traceback import NodeSource, NodeSourceAction
+from torch.utils._pytree import tree_leaves
+
+from lowerfix.errors import LowerfixError
+from lowerfix.source import describe
+
+_CONSTANT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+class Stage(Enum):
+    """How far a program has come on its way to the backend."""
+
+    FLOAT = "ATen, not quantized"
+    QUANTIZED = "ATen, quantized (with quantize and dequantize ops)"
+    EDGE = "Edge dialect"
+
+
+def stage_of(graph: Graph) -> Stage:
+    """Tell the stage of a program by the ops in its graph."""
+    stage = Stage.FLOAT
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        if type(node.target).__name__ == "EdgeOpOverload":
+            return Stage.EDGE
+        if is_quantization_op(node.target):
+            stage = Stage.QUANTIZED
+    return stage
+
+
+def is_quantization_op(target: object) -> bool:
+    """Whether an ATen op quantizes or dequantizes (``quantized_decomposed`` and ``torchao`` namespaces)."""
+    return getattr(target, "namespace", "") in ("quantized_decomposed", "torchao", "pt2e_quant")
+
+
+def fake_tensors(node: Node) -> Iterator[torch.Tensor]:
+    """The fake tensors that a node produces."""
+    return (value for value in tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor))
+
+
+def mutated_arguments(node: Node) -> list[Node]:
+    """The argument nodes that an in-place op writes to; empty for a functional op."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    mutated = []
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+            mutated.extend(leaf for leaf in tree_leaves(value) if isinstance(leaf, Node))
+    return mutated
+
+
+def copy_graph(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
+    """Copy a graph with its node names; node metadata is copied one level deep, values are shared."""
+    new = Graph(tracer_cls=graph._tracer_cls)
+    new._codegen = copy.deepcopy(graph._codegen)
+    mapping: dict[Node, Node] = {}
+    for node in graph.nodes:
+        copied = new.node_copy(node, lambda old: mapping[old])
+        if copied.name != node.name:  # FX renames what is called like a builtin; the signature would then be stale
+            copied.name = node.name
+            new._graph_namespace.create_name(node.name, copied)
+        mapping[node] = copied
+    return new, mapping
+
+
+class Program:
+    """A program being rewritten: either a whole ``ExportedProgram`` or a bare ``GraphModule``.
+
+    Attributes:
+        graph_module: the module that owns ``graph``. Passes edit it freely.
+        stage: the program's stage when it was cloned.
+    """
+
+    def __init__(self, source: ExportedProgram | GraphModule) -> None:
+        """Clone the graph of ``source``; tensors are shared, ``source`` itself is never changed."""
+        self.source = source
+        module = source.graph_module if isinstance(source, ExportedProgram) else source
+        graph, mapping = copy_graph(module.graph)
+        self.graph_module = GraphModule(module, graph, class_name=type(module).__name__)
+        self.graph_module.meta.update(module.meta)
+        self.graph_module.train(module.training)
+        self.stage = stage_of(graph)
+        self._renamed: dict[str, str] = {}
+        self._used_before: set[str] = {node.name for node in graph.nodes if node.users}
+        if isinstance(source, ExportedProgram):
+            self._signature = copy.copy(source.graph_signature)
+            self._input_specs: dict[str, InputSpec] = {
+                spec.arg.name: copy.copy(spec) for spec in source.graph_signature.input_specs
+            }
+            self._output_specs = [copy.copy(spec) for spec in source.graph_signature.output_specs]
+            self.state_dict: dict[str, Any] = dict(source.state_dict)
+            self.constants: dict[str, Any] = dict(source.constants)
+        self.mutable = self._findmutable()
+        self.interface = self._interface()
+
+    @property
+    def graph(self) -> Graph:
+        return self.graph_module.graph
+
+    @property
+    def is_exported(self) -> bool:
+        return isinstance(self.source, ExportedProgram)
+
+    @property
+    def fake_mode(self) -> Any:
+        """The ``FakeTensorMode`` of the program's values, or None where it has none."""
+        for node in self.graph.nodes:
+            for value in fake_tensors(node):
+                mode = getattr(value, "fake_mode", None)
+                if mode is not None:
+                    return mode
+        return None
+
+    # Constants ------------------------------------------------------------------------------------------------------
+
+    def _findmutable(self) -> set[str]:
+        """Names of nodes whose tensor the program itself changes: mutated buffers and what in-place ops write to."""
+        names = set()
+        if isinstance(self.source, ExportedProgram):
+            targets = set(self.source.graph_signature.buffers_to_mutate.values())
+            names = {name for name, spec in self._input_specs.items() if spec.target in targets}
+        pending = [node for user in self.graph.nodes for node in mutated_arguments(user)]
+        while pending:  # an in-place op may write through a view: taint what the view was taken of
+            node = pending.pop()
+            if node.name not in names:
+                names.add(node.name)
+                pending.extend(node.all_input_nodes)
+        return names
+
+    @property
+    def has_in_place_ops(self) -> bool:
+        return any(mutated_arguments(node) for node in self.graph.nodes)
+
+    def tensor(self, node: Node) -> torch.Tensor | None:
+        """The tensor of a parameter, buffer or constant that nothing in the program changes; None for other nodes."""
+        if node.name in self.mutable:
+            return None
+        value: Any = None
+        if self.is_exported and node.op == "placeholder":
+            spec = self._input_specs[node.name]
+            if spec.kind in _CONSTANT_KINDS:
+                value = self.state_dict.get(spec.target or "", self.constants.get(spec.target or ""))
+        elif node.op == "get_attr":
+            value = self.graph_module
+            for part in str(node.target).split("."):
+                value = getattr(value, part, None)
+        return value if isinstance(value, torch.Tensor) else None
+
+    def add_tensor(self, tensor: torch.Tensor, like: Node, pass_id: str, parameter: bool = False) -> Node:
+        """Store a tensor in the program and return the node that reads it.
+
+        Args:
+            tensor: the tensor, shared and not copied.
+            like: the node whose value it holds; its metadata is taken over.
+            pass_id: the pass that made it.
+            parameter: store it as a parameter rather than as a persistent buffer.
+        """
+        tensor = tensor.detach()
+        if parameter:
+            tensor = torch.nn.Parameter(tensor, requires_grad=tensor.requires_grad)
+        first = next(iter(self.graph.nodes))
+        with self.graph.inserting_before(first):
+            name = self.graph._graph_namespace.create_name(f"{like.name}_folded", None)
+            if self.is_exported:
+                kind = InputKind.PARAMETER if parameter else InputKind.BUFFER
+                prefix = "p_" if parameter else "b_"
+                node = self.graph.placeholder(f"{prefix}{name}")
+                node.target = node.name
+                self.state_dict[name] = tensor
+                self._input_specs[node.name] = InputSpec(
+                    kind, TensorArgument(name=node.name), name, None if parameter else True
+                )
+            else:
+                setattr(self.graph_module, name, tensor) if parameter else self.graph_module.register_buffer(name, tensor)
+                node = self.graph.get_attr(name)
+        inherit_metadata(node, like, pass_id)
+        mode = self.fake_mode
+        node.meta["val"] = mode.from_tensor(tensor, static_shapes=True) if mode is not None else tensor
+        return node
+
+    # Edits ----------------------------------------------------------------------------------------------------------
+
+    def replace(self, node: Node, new: Node) -> None:
+        """Let every reader of ``node`` read ``new`` instead, and erase ``node``."""
+        self._renamed[node.name] = new.name
+        node.replace_all_uses_with(new)
+        self.graph.erase_node(node)
+
+    def remove_dead(self) -> None:
+        """Erase ops that nothing reads, and stored tensors that a rewrite left without a reader."""
+        self.graph.eliminate_dead_code()
+        for node in list(self.graph.nodes):
+            if node.users or not (node.name in self._used_before or "lowerfix" in node.meta.get("custom", {})):
+                continue
+            if node.op == "get_attr":
+                self.graph.erase_node(node)
+            elif node.op == "placeholder" and self.is_exported:
+                spec = self._input_specs[node.name]
+                if spec.kind in _CONSTANT_KINDS and node.name not in self.mutable:
+                    self.graph.erase_node(node)
+                    del self._input_specs[node.name]
+                    if not any(other.target == spec.target for other in self._input_specs.values()):
+                        self.state_dict.pop(spec.target or "", None)
+                        self.constants.pop(spec.target or "", None)
+
+    # Results --------------------------------------------------------------------------------------------------------
+
+    def build(self) -> ExportedProgram | GraphModule:
+        """Make the finished program: of the type that was given, validated, with its signature in step.
+
+        Raises:
+            LowerfixError: if the result is not a valid program, or its inputs or outputs have changed.
+        """
+        if not self.is_exported:
+            graph, _ = copy_graph(self.graph)
+            module = GraphModule(self.graph_module, graph, class_name=type(self.source).__name__)
+            module.meta.update(self.graph_module.meta)
+            module.train(self.graph_module.training)
+            return module
+        assert isinstance(self.source, ExportedProgram)
+        graph, _ = copy_graph(self.graph)
+        module = GraphModule(self.graph_module, graph)
+        module.meta.update(self.graph_module.meta)
+        try:
+            return ExportedProgram(
+                root=module,
+                graph=graph,
+                graph_signature=self._repaired_signature(),
+                state_dict=dict(self.state_dict),
+                range_constraints=dict(self.source.range_constraints),
+                module_call_graph=self._repaired_calls(),
+                example_inputs=self.source.example_inputs,
+                constants=dict(self.constants),
+                verifiers=list(self.source.verifiers),
+            )
+        except Exception as error:
+            raise LowerfixError(f"the rewritten program is not valid: {error}") from error
+
+    def check(self) -> None:
+        """Check the graph as it stands: well-formed, every op with a value, the interface as it was.
+
+        Raises:
+            LowerfixError: for the first thing that is not so.
+        """
+        try:
+            self.graph.lint()
+        except Exception as error:
+            raise LowerfixError(f"the rewritten graph is not well-formed: {error}") from error
+        for node in self.graph.nodes:
+            if node.op == "call_function" and "val" not in node.meta and node.users:
+                raise LowerfixError(f"{describe(node)} was made without a value")
+            if node.op == "placeholder" and self.is_exported and node.name not in self._input_specs:
+                raise LowerfixError(f"placeholder {node.name!r} is not in the program's signature")
+        self._check_interface()
+
+    def _outputs(self) -> tuple[Any, ...]:
+        output = self.graph.output_node().args[0]
+        return tuple(output) if isinstance(output, (tuple, list)) else (output,)
+
+    def _repaired_signature(self) -> ExportGraphSignature:
+        order = [node.name for node in self.graph.nodes if node.op == "placeholder"]
+        specs = []
+        for spec, value in zip(self._output_specs, self._outputs(), strict=True):
+            spec = copy.copy(spec)
+            spec.arg = _argument(value)
+            specs.append(spec)
+        signature = copy.copy(self._signature)
+        signature.input_specs = [self._input_specs[name] for name in order]
+        signature.output_specs = specs
+        return signature
+
+    def _repaired_calls(self) -> list[Any]:
+        """The module call graph, with the names of replaced nodes brought up to date."""
+        assert isinstance(self.source, ExportedProgram)
+        entries = []
+        for entry in self.source.module_call_graph:
+            entry = copy.copy(entry)
+            if entry.signature is not None:
+                entry.signature = copy.copy(entry.signature)
+                for side in ("inputs", "outputs"):
+                    arguments = [copy.copy(argument) for argument in getattr(entry.signature, side)]
+                    for argument in arguments:
+                        while getattr(argument, "name", None) in self._renamed:
+                            argument.name = self._renamed[argument.name]
+                    setattr(entry.signature, side, arguments)
+            entries.append(entry)
+        return entries
+
+    def _interface(self) -> tuple[list[Any], list[Any]]:
+        """Names, shapes and dtypes of the user's inputs; shapes and dtypes of all outputs."""
+        inputs = [
+            (node.name, _signature(node.meta.get("val")))
+            for node in self.graph.nodes
+            if node.op == "placeholder"
+            and (not self.is_exported or self._input_specs[node.name].kind not in _CONSTANT_KINDS)
+        ]
+        outputs = [
+            _signature(leaf.meta.get("val") if isinstance(leaf, Node) else leaf) for leaf in tree_leaves(self._outputs())
+        ]
+        return inputs, outputs
+
+    def _check_interface(self) -> None:
+        for side, before, now in zip(("inputs", "outputs"), self.interface, self._interface(), strict=True):
+            if before != now:
+                raise LowerfixError(f"the rewritten program has other {side}: {now} instead of {before}")
+
+
+def inherit_metadata(node: Node, original: Node, pass_id: str) -> None:
+    """Give a new node the origin of the one it replaces, and note which pass made it."""
+    for key in ("stack_trace", "nn_module_stack", "torch_fn", "source_fn_stack"):
+        if key in original.meta:
+            node.meta[key] = original.meta[key]
+    node.meta["from_node"] = [NodeSource(original, f"lowerfix.{pass_id}", NodeSourceAction.REPLACE)]
+    node.meta["custom"] = {**original.meta.get("custom", {}), "lowerfix": pass_id}
+
+
+def _signature(value: Any) -> Any:
+    """What must not change of an input or output: shape and dtype of a tensor, or the value itself."""
+    if isinstance(value, torch.Tensor):
+        return str(tuple(value.shape)), str(value.dtype)
+    return str(value)
+
+
+def _argument(value: Any) -> Any:
+    if not isinstance(value, Node):
+        return ConstantArgument(name="", value=value)
+    result = value.meta.get("val")
+    kinds = {torch.SymInt: SymIntArgument, torch.SymFloat: SymFloatArgument, torch.SymBool: SymBoolArgument}
+    return kinds.get(type(result), TensorArgument)(name=value.name)

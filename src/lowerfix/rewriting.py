@@ -1,0 +1,306 @@
+"""Rewrites: plain PyTorch functions that say what an op may be replaced by.
+
+    @rewrite(aten.argmin.default)
+    def argmin(x, dim=None, keepdim=False):
+        return torch.argmax(-x, dim, keepdim)
+
+The engine calls the function on the fake tensors of the matched node, traces what it does, and splices the traced ops
+in place of the node. Metadata, signatures, constants and dead nodes are the engine's work, never the author's.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from torch.fx import Graph, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+from lowerfix.errors import Decline, LowerfixError
+from lowerfix.program import Program, inherit_metadata
+from lowerfix.source import describe
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+LARGEST_CONSTANT = 1 << 16
+"""Constants of more elements are not shown to rewrites: an index is small, and a weight is none of their business."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """One function registered by ``@rewrite``.
+
+    Attributes:
+        function: takes what the op takes, returns what the op returns.
+        targets: the ops it replaces.
+        cost: alternatives for one op are tried in ascending order of cost.
+    """
+
+    function: Callable[..., Any]
+    targets: tuple[Any, ...]
+    cost: float = 1.0
+
+    @property
+    def module(self) -> str:
+        return self.function.__module__
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+
+_declared: list[Rewrite] = []
+
+
+def rewrite(*targets: Any, cost: float = 1.0) -> Callable[[Function], Function]:
+    """Declare a function as the replacement of ATen ops.
+
+    Args:
+        targets: op overloads, such as ``torch.ops.aten.argmin.default``.
+        cost: several functions for one op are alternatives; the cheapest that the backend takes whole is used.
+
+    The function gets the op's own arguments. It may look at shapes and dtypes, and at the values of small constants
+    through :func:`constant`; it raises :class:`~lowerfix.Decline` to leave the node alone. All functions of one file
+    form one pass, whose id is the file's name in kebab-case.
+
+    Raises:
+        LowerfixError: if a target is not an op overload.
+    """
+    for target in targets:
+        if not isinstance(target, torch._ops.OpOverload):
+            raise LowerfixError(f"@rewrite takes op overloads such as torch.ops.aten.mish.default, got {target!r}")
+
+    def declare(function: Function) -> Function:
+        _declared.append(Rewrite(function, targets, cost))
+        return function
+
+    return declare
+
+
+def declared(module: str) -> tuple[Rewrite, ...]:
+    """The rewrites that a module declared, the cheapest first."""
+    return tuple(sorted((r for r in _declared if r.module == module), key=lambda r: r.cost))
+
+
+# Constants that a rewrite may look at ---------------------------------------------------------------------------------
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+_constants: ContextVar[list[tuple[torch.Tensor, Array]]] = ContextVar("constants", default=[])
+
+
+def constant(tensor: torch.Tensor) -> Array | None:
+    """The value of an argument that is a small integer or bool constant of the program; else None.
+
+    For use inside a rewrite, for example to refuse an index that is out of range. It is a NumPy array, since what is
+    done to a tensor there is traced.
+    """
+    return next((value for fake, value in _constants.get() if fake is tensor), None)
+
+
+@contextmanager
+def _showing(constants: list[tuple[torch.Tensor, Array]]) -> Iterator[None]:
+    token = _constants.set(constants)
+    try:
+        yield
+    finally:
+        _constants.reset(token)
+
+
+# Matching -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What decides about one tensor argument: its metadata, whether it is constant, and the content of a small one."""
+
+    node: Node
+    value: Any
+    constant: torch.Tensor | None
+
+    @property
+    def key(self) -> str:
+        kind = "input" if self.constant is None else "constant"
+        text = f"{kind}{describe_value(self.value)}"
+        content = self.shown
+        return text if content is None else text + hashlib.sha256(content.tobytes()).hexdigest()[:16]
+
+    @cached_property
+    def shown(self) -> Array | None:
+        """The integer or bool constant that rewrites may look at."""
+        value = self.constant
+        if value is None or value.is_floating_point() or value.is_complex() or value.numel() > LARGEST_CONSTANT:
+            return None
+        array: Array = value.detach().cpu().numpy()
+        return array
+
+
+def describe_value(value: Any) -> str:
+    """Everything about a value that support can depend on, as text: dtype, shape, strides, symbols."""
+    if isinstance(value, torch.Tensor):
+        return f"<{value.dtype}{list(value.shape)}{list(value.stride())}>"
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(map(describe_value, value))}]"
+    return f"{type(value).__name__}:{value}"
+
+
+@dataclass(frozen=True)
+class Match:
+    """A node with its arguments taken apart: nodes and literals."""
+
+    node: Node
+    arguments: tuple[Argument, ...]
+    leaves: tuple[Any, ...]
+    spec: Any
+
+    @classmethod
+    def of(cls, node: Node, program: Program) -> "Match":
+        leaves, spec = tree_flatten((node.args, node.kwargs), is_leaf=lambda leaf: isinstance(leaf, Node))
+        arguments = {}
+        for leaf in leaves:
+            if isinstance(leaf, Node) and leaf not in arguments:
+                if "val" not in leaf.meta:
+                    raise Decline(f"its argument {leaf.name!r} carries no fake value; re-export the program")
+                arguments[leaf] = Argument(leaf, leaf.meta["val"], program.tensor(leaf))
+        if "val" not in node.meta:
+            raise Decline("it carries no fake value; re-export the program")
+        return cls(node, tuple(arguments.values()), tuple(leaves), spec)
+
+    @property
+    def key(self) -> str:
+        positions = {argument.node: str(index) for index, argument in enumerate(self.arguments)}
+        leaves = [f"%{positions[leaf]}" if isinstance(leaf, Node) else repr(leaf) for leaf in self.leaves]
+        return f"{self.node.target}{self.spec}({','.join(leaves)}|{','.join(a.key for a in self.arguments)})"
+
+
+@dataclass
+class Trace:
+    """The ops that a rewrite put in place of a match, as a graph of their own."""
+
+    graph: Graph
+    rewrite: Rewrite
+    placeholders: list[Node] = field(default_factory=list)
+
+
+def trace(rewrite: Rewrite, match: Match) -> Trace:
+    """Call a rewrite on the match's fake tensors and record the ATen ops it runs, composite ones whole.
+
+    Raises:
+        Decline: as the rewrite raised it, or where it would pin a symbolic size.
+        LowerfixError: if the rewrite fails, or returns another shape or dtype than the op it replaces.
+    """
+    expected = match.node.meta["val"]
+    mode = next((v.fake_mode for a in match.arguments for v in tree_leaves(a.value) if hasattr(v, "fake_mode")), None)
+    if mode is None:
+        raise Decline("it has no tensor argument")
+
+    def run(*values: Any) -> Any:
+        by_node = dict(zip((argument.node for argument in match.arguments), values, strict=True))
+        shown = [(by_node[a.node], a.shown) for a in match.arguments if a.shown is not None]
+        leaves = [by_node[leaf] if isinstance(leaf, Node) else leaf for leaf in match.leaves]
+        args, kwargs = tree_unflatten(leaves, match.spec)
+        with _showing(shown):
+            result = rewrite.function(*args, **kwargs)
+        return tree_map(_with_strides_of, result, expected) if _same(result, expected) else result
+
+    shape_env = mode.shape_env
+    guards = len(shape_env.guards) if shape_env is not None else 0
+    try:
+        with mode, torch.no_grad():
+            module = make_fx(run, pre_dispatch=True)(*(argument.value for argument in match.arguments))
+    except (Decline, LowerfixError):
+        raise
+    except Exception as error:
+        raise LowerfixError(
+            f"rewrite {rewrite.name!r} failed on {describe(match.node)}: {type(error).__name__}: {error}"
+        ) from error
+    if shape_env is not None and len(shape_env.guards) > guards:
+        guard = shape_env.guards[guards].expr
+        del shape_env.guards[guards:]
+        raise Decline(f"the rewrite would assume {guard} of a symbolic size; export with that size constant")
+    graph = module.graph
+    graph.eliminate_dead_code()
+    produced = tree_map(lambda leaf: leaf.meta["val"] if isinstance(leaf, Node) else leaf, graph.output_node().args[0])
+    if not _same(produced, expected):
+        raise LowerfixError(
+            f"rewrite {rewrite.name!r} returned {describe_value(produced)} for {describe(match.node)}, "
+            f"which returns {describe_value(expected)}"
+        )
+    result = Trace(graph, rewrite, [node for node in graph.nodes if node.op == "placeholder"])
+    for node in graph.nodes:  # a table made by the rewrite itself is a real tensor that the graph refers to by name
+        if node.op == "get_attr":
+            raise LowerfixError(
+                f"rewrite {rewrite.name!r} uses a tensor made outside of it, {node.target!r}: "
+                "make it inside, with torch.arange, torch.full or the like, and it is folded to a constant"
+            )
+    return result
+
+
+def _same(produced: Any, expected: Any) -> bool:
+    """Whether two results have the same structure, shapes and dtypes."""
+    ours, their = tree_flatten(produced), tree_flatten(expected)
+    if len(ours[0]) != len(their[0]):
+        return False
+    return all(
+        a.dtype == b.dtype and tuple(a.shape) == tuple(b.shape)
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
+        else type(a) is type(b)
+        for a, b in zip(ours[0], their[0], strict=True)
+    )
+
+
+def _with_strides_of(result: Any, expected: Any) -> Any:
+    """Lay the result out as the replaced op did, so that later views of it stay valid."""
+    if not isinstance(result, torch.Tensor) or _strides(result) == _strides(expected):
+        return result
+    if expected.is_contiguous():
+        return result.contiguous()
+    raise Decline(f"the replacement would have strides {result.stride()} instead of {expected.stride()}")
+
+
+def _strides(tensor: torch.Tensor) -> list[Any]:
+    """Strides of the dimensions where they matter, those of more than one element."""
+    return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if not _is_one(size)]
+
+
+def _is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def splice(program: Program, match: Match, replacement: Trace, pass_id: str) -> None:
+    """Put the traced ops in place of the matched node."""
+    node = match.node
+    arguments = [argument.node for argument in match.arguments]
+    mapping: dict[Node, Node] = dict(zip(replacement.placeholders, arguments, strict=True))
+    with program.graph.inserting_before(node):
+        for traced in replacement.graph.nodes:
+            if traced.op != "call_function":
+                continue
+            new = program.graph.node_copy(traced, lambda old: mapping[old])
+            value = traced.meta["val"]
+            new.meta = {"val": value}
+            inherit_metadata(new, node, pass_id)
+            mapping[traced] = new
+    output = replacement.graph.output_node().args[0]
+    if isinstance(output, Node):
+        program.replace(node, mapping[output])
+        return
+    for user in list(node.users):  # a tuple is read through getitem nodes only
+        program.replace(user, mapping[output[user.args[1]]])
+    program.graph.erase_node(node)
+
+
+def aliases_input(replacement: Trace) -> bool:
+    """Whether a result of the replacement shares its memory with an argument, as a bare view does."""
+
+    def storages(values: Any) -> set[int]:
+        return {v.untyped_storage()._cdata for v in tree_leaves(values) if isinstance(v, torch.Tensor)}
+
+    outputs = [leaf.meta["val"] for leaf in tree_leaves(replacement.graph.output_node().args[0]) if isinstance(leaf, Node)]
+    return bool(storages(outputs) & storages([node.meta["val"] for node in replacement.placeholders]))

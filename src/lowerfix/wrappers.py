@@ -1,0 +1,80 @@
+"""Drop-in wrappers: the same quantizer or partitioner, with the rewrites done at the hook it already has."""
+
+import copy
+from typing import Any, TypeVar
+
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from lowerfix import targets
+from lowerfix.api import apply
+from lowerfix.errors import LowerfixError
+from lowerfix.report import Report
+from lowerfix.targets import Target
+
+Wrapped = TypeVar("Wrapped")
+
+
+def wrap_quantizer(quantizer: Wrapped, *, target: str | Target, report: Report | None = None, **options: Any) -> Wrapped:
+    """A copy of a PT2E quantizer that rewrites the model before it is annotated.
+
+    The copy has the class and the attributes of ``quantizer``, which is not changed. ``prepare_pt2e`` calls its
+    ``transform_for_annotation``; that is where the rewrites are done, for what a quantizer does not know it does not
+    quantize, and after ``convert_pt2e`` it is too late.
+
+    Args:
+        quantizer: for example an ``EthosUQuantizer``.
+        target: the target that the model is meant for.
+        report: a report to fill.
+        options: as :func:`lowerfix.apply` takes them.
+
+    Raises:
+        LowerfixError: for an unknown target, or an object without ``transform_for_annotation``.
+    """
+    target = targets.get(target)
+    original = _hook(quantizer, "transform_for_annotation", "a PT2E quantizer")
+
+    def transform_for_annotation(model: GraphModule) -> GraphModule:
+        result: GraphModule = original(apply(model, target=target, report=report, **options))
+        return result
+
+    wrapped = copy.copy(quantizer)
+    wrapped.transform_for_annotation = transform_for_annotation  # type: ignore[attr-defined]
+    return wrapped
+
+
+def wrap_partitioner(
+    partitioner: Wrapped, *, target: str | Target, report: Report | None = None, **options: Any
+) -> Wrapped:
+    """A copy of a partitioner that rewrites the program before it is decomposed.
+
+    The copy has the class and the attributes of ``partitioner``, which is not changed.
+    ``to_edge_transform_and_lower`` calls its ``transform_for_pre_decomposition``; that is where the rewrites are done.
+
+    Args:
+        partitioner: for example a ``VgfPartitioner``.
+        target: the target that the partitioner is for.
+        report: a report to fill.
+        options: as :func:`lowerfix.apply` takes them.
+
+    Raises:
+        LowerfixError: for an unknown target, or an object without ``transform_for_pre_decomposition`` (executorch
+            before 1.5).
+    """
+    target = targets.get(target)
+    original = _hook(partitioner, "transform_for_pre_decomposition", "a partitioner of executorch 1.5 or later")
+
+    def transform_for_pre_decomposition(program: ExportedProgram) -> ExportedProgram:
+        result: ExportedProgram = original(apply(program, target=target, report=report, **options))
+        return result
+
+    wrapped = copy.copy(partitioner)
+    wrapped.transform_for_pre_decomposition = transform_for_pre_decomposition  # type: ignore[attr-defined]
+    return wrapped
+
+
+def _hook(owner: Any, name: str, kind: str) -> Any:
+    hook = getattr(owner, name, None)
+    if not callable(hook):
+        raise LowerfixError(f"{type(owner).__name__} is not {kind}: it has no {name}")
+    return hook
