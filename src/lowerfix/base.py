@@ -29,16 +29,22 @@ class Context:
         oracle: answers what the target's installed backend takes.
         report: where findings go.
         traces: what rewrites were traced to, by (rewrite, argument metadata).
+        declines: the findings of this round that a later round may overtake.
     """
 
     target: Target
     oracle: Oracle
     report: Report
     traces: dict[tuple[str, str], Trace | Exception] = field(default_factory=dict)
+    declines: list[Finding] = field(default_factory=list)
 
     def find(self, pass_id: str, node: Node, outcome: Outcome, reason: str) -> None:
         """Add a finding about a node."""
-        self.report.add(Finding(pass_id, node.name, op_name(node.target), outcome, reason, source_line(node)))
+        finding = Finding(pass_id, node.name, op_name(node.target), outcome, reason, source_line(node))
+        if outcome is Outcome.REWRITTEN:
+            self.report.add(finding)
+        else:
+            self.declines.append(finding)
 
 
 class Result(PassResult):  # type: ignore[misc]

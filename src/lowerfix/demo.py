@@ -270,8 +270,10 @@ _CELLS: dict[str, Callable[[Run], str]] = {
     "Ops left on the CPU": _of_lowered(_cpu_ops),
     "Quantize and dequantize on the CPU": _of_lowered(_quantize_ops),
     "Partitioning, s": _of_lowered(lambda lowered: format(lowered.partition_seconds, ".3f")),
-    "NPU cycles (Vela's estimate)": _of_lowered(lambda lowered: f"{lowered.vela.cycles:,d}" if lowered.vela else ""),
-    "SRAM, KiB (Vela's estimate)": _of_lowered(lambda lowered: f"{lowered.vela.sram_kib:.1f}" if lowered.vela else ""),
+    "NPU cycles, by Vela, the CPU's work not in it": _of_lowered(
+        lambda lowered: f"{lowered.vela.cycles:,d}" if lowered.vela else ""
+    ),
+    "SRAM by Vela, KiB": _of_lowered(lambda lowered: f"{lowered.vela.sram_kib:.1f}" if lowered.vela else ""),
     "Max error against float eager": lambda run: _number(run.max_error, ".2g"),
     "SNR against float eager, dB": lambda run: _number(run.snr, ".1f"),
     "  of int8 eager, for scale": lambda run: _number(run.eager_snr, ".1f"),

@@ -139,15 +139,18 @@ class Oracle:
         target: the target to ask.
         quantize: quantize the probe with the target's quantizer first.
         cleanup: run over the probe, and again over the quantized probe, as ``apply`` runs it over the real program.
+        maker: stands for the code that makes the probe; answers on disk hold for the same code only.
     """
 
-    def __init__(self, target: Target, quantize: bool, cleanup: Callable[[ExportedProgram], ExportedProgram]) -> None:
+    def __init__(
+        self, target: Target, quantize: bool, cleanup: Callable[[ExportedProgram], ExportedProgram], maker: str = ""
+    ) -> None:
         self.target = target
         self.quantize = quantize
         self.cleanup = cleanup
         self.probes = 0
         self._answers: dict[str, Answer] = {}
-        self._disk = DiskCache({**target.versions(), "target": target.name, "quantize": str(quantize)})
+        self._disk = DiskCache({**target.versions(), "target": target.name, "quantize": str(quantize), "by": maker})
 
     def ask(self, questions: Iterable[Question]) -> list[Answer]:
         """The answers to ``questions``, in order; what is not known yet is asked in one probe."""

@@ -1,7 +1,10 @@
 """The order in which passes run, and the loop that runs them until nothing changes."""
 
+import hashlib
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from pathlib import Path
 
 import networkx as nx
 from torch.export import ExportedProgram
@@ -128,8 +131,10 @@ class Pipeline:
     def _until_settled(self, program: Program, context: Context) -> bool:
         changed: list[str] = []
         for round_ in range(ROUNDS):
+            context.declines.clear()  # the last round's are those that stand
             changed = self._round(program, context)
             if not changed:
+                context.report.extend(context.declines)
                 return round_ > 0
         raise LowerfixError(f"after {ROUNDS} rounds the program still changes, by {', '.join(changed)}")
 
@@ -181,20 +186,31 @@ def _default_order() -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def oracle_for(target: Target, stage: Stage) -> Oracle:
     """The oracle for programs at one stage; kept, so that what is known once is known for the whole process."""
-    return Oracle(target, quantize=target.quantized and stage is Stage.FLOAT, cleanup=_clean_up)
+    passes = [cls() for cls in map(registry.get, _default_order()) if cls.cleans_up]
+
+    def clean_up(program: ExportedProgram) -> ExportedProgram:
+        """Run the passes that ask the oracle nothing, as the probe has to look like what will be lowered."""
+        working = Program(program)
+        for p in passes:
+            if working.stage in p.stages:
+                p.run(working, Context(target, oracle, Report()))
+        result = working.build()
+        assert isinstance(result, ExportedProgram)
+        return result
+
+    oracle = Oracle(target, target.quantized and stage is Stage.FLOAT, clean_up, _fingerprint(passes))
+    return oracle
 
 
-def _clean_up(program: ExportedProgram) -> ExportedProgram:
-    """Run the graph passes that ask the oracle nothing, as the probe has to look like what will be lowered."""
-    working = Program(program)
-    context = Context(targets.get("xnnpack"), None, Report())  # type: ignore[arg-type]
-    for identifier in _default_order():
-        cls = registry.get(identifier)
-        if cls.cleans_up and working.stage in cls.stages:
-            cls().run(working, context)
-    result = working.build()
-    assert isinstance(result, ExportedProgram)
-    return result
+def _fingerprint(passes: Iterable[Pass]) -> str:
+    """A digest of the source files that decide what a probe looks like."""
+    modules = ["lowerfix.oracle", "lowerfix.program", "lowerfix.rewritepass", *(type(p).__module__ for p in passes)]
+    content = hashlib.sha256()
+    for name in dict.fromkeys(modules):
+        file = sys.modules[name].__file__
+        if file is not None:
+            content.update(Path(file).read_bytes())
+    return content.hexdigest()
 
 
 __all__ = ["Pipeline", "oracle_for"]
