@@ -122,7 +122,7 @@ def test_no_calibration_is_an_error(program: Any) -> None:
 
 
 def test_what_subprocesses_print_is_caught(capfd: pytest.CaptureFixture[str]) -> None:
-    with lowering._captured() as captured:
+    with lowering.captured_output() as captured:
         subprocess.run(["echo", "from a subprocess"], check=True)
         os.write(2, b"from C\n")
     assert captured.log == "from a subprocess\nfrom C\n"
@@ -131,7 +131,7 @@ def test_what_subprocesses_print_is_caught(capfd: pytest.CaptureFixture[str]) ->
 
 def test_what_was_printed_before_an_error_is_kept() -> None:
     def fail() -> None:
-        with lowering._captured():
+        with lowering.captured_output():
             os.write(1, b"the reason\n")
             raise RuntimeError("failed")
 
@@ -189,5 +189,5 @@ def test_measures_refuse_other_shapes() -> None:
 
 def test_capturing_works_where_stdout_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.StringIO())
-    with lowering._captured():
+    with lowering.captured_output():
         print("a notebook's own stream")

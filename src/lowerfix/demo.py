@@ -291,7 +291,12 @@ def _findings(target: Target, report: Report) -> Table:
         rows.setdefault((finding.outcome.value, finding.pass_id, finding.reason), []).append(finding)
     for key, findings in rows.items():
         ops = dict.fromkeys(finding.op for finding in findings)
-        sources = dict.fromkeys(finding.source for finding in findings)
+        # Short where the file is near by, so that the table stays readable.
+        sources = dict.fromkeys(min(finding.source, _relative(finding.source), key=len) for finding in findings)
         outcome, pass_id, reason, *places = map(escape, (*key, "\n".join(ops), "\n".join(sources)))
         table.add_row(outcome, pass_id, places[0], reason, places[1])
     return table
+
+
+def _relative(path: str) -> str:
+    return os.path.relpath(path) if path else ""
