@@ -6,7 +6,7 @@ adjacent or not.
 
 **The identity.** An index lies within a dimension's size, so int32 holds it as long as the size is below 2**31; else the
 rewrite declines. Advanced indexing moves the indexed dimensions together, numbers their elements in row-major order
-(``i * J + j``), selects, and puts the index's shape in the place that NumPy's rules give it: that of the indexed
+(``i * J + j``, which also broadcasts the indices), selects, and puts the index's shape in the place that NumPy's rules give it: that of the indexed
 dimensions where they are adjacent, the front where they are not. Negative values count from the end:
 ``where(i < 0, i + n, i)``. A constant run ``a, a+1, ...`` is a slice.
 
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline, LowerfixError
-from lowerfix.rewriting import constant, rewrite
+from lowerfix.rewriting import constant, never_negative, rewrite
 
 aten = torch.ops.aten
 
@@ -72,6 +72,14 @@ def index_as_index_select(x: Tensor, indices: list[Tensor | None]) -> Tensor:
     return selected if number.dim() == 1 else selected.reshape(*before, *number.shape, *after)
 
 
+@rewrite(aten.index.Tensor, wrong="its GATHER does not count negative indices from the end")
+def negative_index(x: Tensor, indices: list[Tensor | None]) -> Tensor:
+    """The same, where the backend takes the op as it stands and an index may be negative."""
+    if all(index is None or never_negative(index) for index in indices):
+        raise Decline("no index is negative")
+    return index_as_index_select(x, indices)
+
+
 @rewrite(aten.index_select.default)
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """The same selection with an int32 index."""
@@ -89,7 +97,7 @@ def embedding(
 
 
 def _given(x: Tensor, indices: list[Tensor | None]) -> list[tuple[int, Tensor]]:
-    """The indexed dimensions with their index tensors, broadcast to one shape and checked."""
+    """The indexed dimensions with their index tensors, checked."""
     given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     for dim, index in given:
         if index.dtype in (torch.bool, torch.uint8):
@@ -97,10 +105,7 @@ def _given(x: Tensor, indices: list[Tensor | None]) -> list[tuple[int, Tensor]]:
         if not isinstance(x.shape[dim], int):
             raise Decline(f"dimension {dim} has the symbolic size {x.shape[dim]}; negative indices cannot be wrapped")
         _check_range(index, x.shape[dim], negative=True)
-    if len(given) < 2:
-        return given
-    shape = torch.broadcast_shapes(*(index.shape for _, index in given))
-    return [(dim, index if index.shape == shape else index.expand(shape)) for dim, index in given]
+    return given
 
 
 def _narrow(index: Tensor, size: int) -> Tensor:
@@ -114,10 +119,7 @@ def _narrow(index: Tensor, size: int) -> Tensor:
 def _wrapped(index: Tensor, size: int) -> Tensor:
     """An index in int32 that counts from the start."""
     narrow = index if index.dtype == torch.int32 else index.to(torch.int32)
-    values = constant(index)
-    if values is not None and bool((values >= 0).all()):
-        return narrow
-    return torch.where(narrow < 0, narrow + size, narrow)
+    return narrow if never_negative(index) else torch.where(narrow < 0, narrow + size, narrow)
 
 
 def _check_range(index: Tensor, size: int, negative: bool) -> None:

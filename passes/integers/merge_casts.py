@@ -18,11 +18,9 @@ import torch
 from torch.fx import Node
 
 from lowerfix.base import Context, Pass
-from lowerfix.program import Program
+from lowerfix.program import CASTS, Program
 from lowerfix.report import Outcome
 from lowerfix.source import op_name
-
-CASTS = ("aten.to.dtype", "aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
 
 
 @dataclass

@@ -104,7 +104,14 @@ class FoldConstants(Pass):
         elif not shared:
             value = value.clone() if value.untyped_storage().nbytes() > 2 * _size(value) + 64 else value
         from_parameters = any(isinstance(t, torch.nn.Parameter) for t in stored)
-        new = program.add_tensor(value, node, self.id, parameter=from_parameters and value.is_floating_point())
+        names = [program.stored_name(source) for source in sources[node]]
+        new = program.add_tensor(
+            value,
+            f"{names[0] if len(names) == 1 else node.name}_folded",
+            like=node,
+            pass_id=self.id,
+            parameter=from_parameters and value.is_floating_point(),
+        )
         context.find(self.id, node, Outcome.REWRITTEN, "depends on no input: computed once and stored")
         program.replace(node, new)
         return True

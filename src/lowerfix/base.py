@@ -61,10 +61,11 @@ class Result(PassResult):  # type: ignore[misc]
     findings: tuple[Finding, ...]
 
 
+@dataclass(kw_only=True)
 class Pass(ABC):
     """One pass: a rewrite of single ops, or a graph pass over the whole program.
 
-    A subclass is a dataclass whose fields are its options.
+    A subclass is a dataclass whose fields are its options; ``target`` is needed only to call the pass by itself.
 
     Class attributes:
         id: kebab-case name, unique.
@@ -79,6 +80,8 @@ class Pass(ABC):
     stages: ClassVar[frozenset[Stage]] = ATEN
     retire_when: ClassVar[str] = ""
     cleans_up: ClassVar[bool] = False
+
+    target: str | Target | None = None
 
     @abstractmethod
     def run(self, program: Program, context: Context) -> bool:
@@ -96,7 +99,7 @@ class Pass(ABC):
         """
         from lowerfix.pipeline import Pipeline
 
-        target = target or getattr(self, "target", None)
+        target = target or self.target
         if target is None:
             raise LowerfixError(f"pass {self.id!r} needs a target: lowerfix.passes.get({self.id!r}, target='vgf')")
         report = Report()

@@ -76,7 +76,7 @@ class Answer:
         """Why it is not taken whole, in the backend's words."""
         if self.error:
             return f"the lowering dies on it: {self.error}"
-        return "; ".join(f"{refusal.op}: {refusal.reason}" for refusal in self.refusals)
+        return "; ".join(dict.fromkeys(f"{refusal.op}: {refusal.reason}" for refusal in self.refusals))
 
     def accepts_in_place_of(self, other: "Answer") -> bool:
         """Whether this is no worse than ``other``: whole, or whole but for casts where it meets the CPU.
@@ -96,7 +96,7 @@ class Question:
     """A small graph to ask about: placeholders with fake values, ATen ops, one output node.
 
     Attributes:
-        graph: the ops. A placeholder that is a constant of the program has ``meta["constant"]`` set.
+        graph: the ops. A placeholder's ``meta["kind"]`` says how it reaches the program, as ``Program.kind`` does.
         range_constraints: of the program that symbolic sizes come from.
     """
 
@@ -121,8 +121,7 @@ class Question:
         for node in self.graph.nodes:
             numbers[node] = f"%{len(numbers)}"
             if node.op == "placeholder":
-                kind = "constant" if node.meta.get("constant") else "input"
-                lines.append(f"{kind} {describe_value(node.meta['val'])}")
+                lines.append(f"{node.meta['kind']} {describe_value(node.meta['val'])}")
             else:
                 leaves, spec = tree_flatten((node.args, node.kwargs), is_leaf=lambda leaf: isinstance(leaf, Node))
                 text = ",".join(numbers[leaf] if isinstance(leaf, Node) else repr(leaf) for leaf in leaves)
@@ -252,7 +251,7 @@ class Oracle:
         answers = []
         for nodes, outputs in _split(edge, questions):
             refusals = []
-            for node in nodes:
+            for node in (node for node in edge.graph.nodes if node in nodes):
                 name = op_name(node.target)
                 if "delegation_tag" in node.meta or any(part in name for part in _IGNORED):
                     continue
@@ -275,32 +274,23 @@ def _assemble(questions: list[Question]) -> ExportedProgram:
     graph = Graph()
     specs: list[InputSpec] = []
     state: dict[str, torch.Tensor] = {}
+    lifted: dict[str, torch.Tensor] = {}
     mapping: dict[Node, Node] = {}
     constraints: dict[Any, Any] = {}
     inputs = [
-        (index, node, bool(node.meta.get("constant")))
-        for index, question in enumerate(questions)
-        for node in question.graph.nodes
-        if node.op == "placeholder"
+        (index, node) for index, q in enumerate(questions) for node in q.graph.nodes if node.op == "placeholder"
     ]
-    inputs.sort(key=lambda item: not item[2])  # parameters come first in an exported program
-    for number, (index, node, constant) in enumerate(inputs):
-        value = node.meta["val"]
-        name = f"{'p_' if constant else ''}question_{index}_{number}"
-        new = graph.placeholder(name)
+    inputs.sort(key=lambda item: list(_KINDS).index(item[1].meta["kind"]))  # an exported program has this order too
+    for number, (index, node) in enumerate(inputs):
+        value, kind = node.meta["val"], node.meta["kind"]
+        new = graph.placeholder(f"{kind}_{number}_of_question_{index}")
         new.target = new.name
         new.meta["val"] = value
         mapping[node] = new
-        floating = isinstance(value, torch.Tensor) and value.is_floating_point()
-        if constant:
-            kind = InputKind.PARAMETER if floating else InputKind.BUFFER
-            tensor = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
-            if not floating:
-                tensor.zero_()  # indices are read when the probe is cleaned up, weights are not
-            state[name] = torch.nn.Parameter(tensor, requires_grad=False) if floating else tensor
-            specs.append(InputSpec(kind, TensorArgument(name=new.name), name, None if floating else True))
-        else:
-            specs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(name=new.name), None))
+        stored = None if kind == "input" else new.name
+        specs.append(InputSpec(_KINDS[kind], TensorArgument(name=new.name), stored, True if kind == "buffer" else None))
+        if stored is not None:
+            (lifted if kind == "constant" else state)[stored] = _stored(value, kind == "parameter")
     outputs: list[Node] = []
     for question in questions:
         constraints.update(question.range_constraints)
@@ -326,7 +316,24 @@ def _assemble(questions: list[Question]) -> ExportedProgram:
         state_dict=state,
         range_constraints=constraints,
         module_call_graph=[ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))],
+        constants=lifted,
     )
+
+
+_KINDS = {
+    "parameter": InputKind.PARAMETER,
+    "buffer": InputKind.BUFFER,
+    "constant": InputKind.CONSTANT_TENSOR,
+    "input": InputKind.USER_INPUT,
+}
+
+
+def _stored(value: torch.Tensor, parameter: bool) -> torch.Tensor:
+    """A tensor of the metadata of ``value``. Memory that nobody touches costs nothing, so weights are not filled."""
+    tensor = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+    if not value.is_floating_point():
+        tensor.zero_()  # indices are read when the probe is cleaned up
+    return torch.nn.Parameter(tensor, requires_grad=False) if parameter else tensor
 
 
 def _question_outputs(question: Question) -> list[Node]:

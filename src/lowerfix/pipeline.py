@@ -7,8 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import networkx as nx
+import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from lowerfix import registry, targets
 from lowerfix.base import Context, Pass
@@ -17,6 +18,7 @@ from lowerfix.oracle import Oracle
 from lowerfix.program import Program, Stage, stage_of
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.rewritepass import RewritePass
+from lowerfix.rewriting import functional_form
 from lowerfix.targets import Target
 
 ROUNDS = 10
@@ -126,7 +128,21 @@ class Pipeline:
         working = Program(program)
         context = Context(target, oracle_for(target, working.stage), report)
         modified = self._until_settled(working, context)
-        return working.build(), modified
+        result = working.build()
+        if isinstance(result, ExportedProgram) and any(map(self._serves_in_place, result.graph.nodes)):
+            # It makes the in-place ops functional and decomposes nothing; done only where it is needed.
+            working = Program(result.run_decompositions({}))
+            modified = self._until_settled(working, context) or modified
+            result = working.build()
+        report.extend(context.declines)
+        return result, modified
+
+    def _serves_in_place(self, node: Node) -> bool:
+        """Whether a node is the in-place form of an op that one of the passes rewrites."""
+        functional = functional_form(node)
+        return functional is not None and any(
+            functional in rewrite.targets for p in self._passes if isinstance(p, RewritePass) for rewrite in p.rewrites
+        )
 
     def _until_settled(self, program: Program, context: Context) -> bool:
         changed: list[str] = []
@@ -134,7 +150,6 @@ class Pipeline:
             context.declines.clear()  # the last round's are those that stand
             changed = self._round(program, context)
             if not changed:
-                context.report.extend(context.declines)
                 return round_ > 0
         raise LowerfixError(f"after {ROUNDS} rounds the program still changes, by {', '.join(changed)}")
 

@@ -5,6 +5,8 @@ like a Python builtin (``input``) while the signature keeps the old names.
 """
 
 import copy
+import itertools
+import re
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any
@@ -27,6 +29,9 @@ from torch.utils._pytree import tree_leaves
 
 from lowerfix.errors import LowerfixError
 from lowerfix.source import describe
+
+CASTS = ("aten.to.dtype", "aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
+"""Ops that change the dtype of a tensor, as exported programs spell them."""
 
 _CONSTANT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -172,11 +177,30 @@ class Program:
                 value = getattr(value, part, None)
         return value if isinstance(value, torch.Tensor) else None
 
-    def add_tensor(self, tensor: torch.Tensor, like: Node, pass_id: str, parameter: bool = False) -> Node:
+    def kind(self, node: Node) -> str:
+        """How a node's value reaches the program: ``parameter``, ``buffer``, ``constant`` or ``input``.
+
+        ``input`` stands for all that is not constant. Backends treat the others differently.
+        """
+        tensor = self.tensor(node)
+        if tensor is None:
+            return "input"
+        if isinstance(tensor, torch.nn.Parameter):
+            return "parameter"
+        if self.is_exported and node.op == "placeholder":
+            return "constant" if self._input_specs[node.name].kind is InputKind.CONSTANT_TENSOR else "buffer"
+        return "buffer" if str(node.target) in dict(self.graph_module.named_buffers()) else "constant"
+
+    def stored_name(self, node: Node) -> str:
+        """The name under which a parameter, buffer or constant is stored, ``encoder.weight``."""
+        return str(self._input_specs[node.name].target if node.op == "placeholder" else node.target)
+
+    def add_tensor(self, tensor: torch.Tensor, name: str, like: Node, pass_id: str, parameter: bool = False) -> Node:
         """Store a tensor in the program and return the node that reads it.
 
         Args:
             tensor: the tensor, shared and not copied.
+            name: what to call it; made unique.
             like: the node whose value it holds; its metadata is taken over.
             pass_id: the pass that made it.
             parameter: store it as a parameter rather than as a persistent buffer.
@@ -186,7 +210,7 @@ class Program:
             tensor = torch.nn.Parameter(tensor, requires_grad=tensor.requires_grad)
         first = next(iter(self.graph.nodes))
         with self.graph.inserting_before(first):
-            name = self.graph._graph_namespace.create_name(f"{like.name}_folded", None)
+            name = self._unused(re.sub(r"\W", "_", name))
             if self.is_exported:
                 kind = InputKind.PARAMETER if parameter else InputKind.BUFFER
                 prefix = "p_" if parameter else "b_"
@@ -203,6 +227,15 @@ class Program:
         mode = self.fake_mode
         node.meta["val"] = mode.from_tensor(tensor, static_shapes=True) if mode is not None else tensor
         return node
+
+    def _unused(self, name: str) -> str:
+        taken = {str(spec.target) for spec in self._input_specs.values()} if self.is_exported else set()
+        numbered = (f"{name}_{number}" for number in itertools.count(1))
+        return next(
+            candidate
+            for candidate in itertools.chain([name], numbered)
+            if candidate not in taken and not hasattr(self.graph_module, candidate)
+        )
 
     # Edits ----------------------------------------------------------------------------------------------------------
 

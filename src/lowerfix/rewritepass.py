@@ -1,5 +1,6 @@
 """The pass that one file of rewrites makes: match, ask the oracle, splice."""
 
+import operator
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -8,15 +9,13 @@ from torch.fx import Graph, Node
 from lowerfix.base import Context, Pass
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.oracle import Answer, Question
-from lowerfix.program import Program, Stage, mutated_arguments
+from lowerfix.program import CASTS, Program, Stage, is_quantization_op
 from lowerfix.report import Outcome
 from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, splice, trace
 from lowerfix.source import describe, op_name
 
 _DEEPEST = 4
 """How many rewrites may serve what another rewrite made, one within the other."""
-
-_CASTS = ("aten.to.dtype", "aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
 
 
 class RewritePass(Pass):
@@ -26,9 +25,6 @@ class RewritePass(Pass):
     """
 
     rewrites: ClassVar[tuple[Rewrite, ...]] = ()
-
-    def __init__(self, target: str | None = None) -> None:
-        self.target = target
 
     def matches(self, program: Program) -> Iterator[Node]:
         """The nodes of the program whose op one of the rewrites serves, in the order of the graph."""
@@ -92,12 +88,10 @@ class RewritePass(Pass):
             Decline: with the reason, where the backend refuses the op and no alternative serves.
         """
         node = match.node
-        if mutated_arguments(node):
-            raise Decline("it changes its argument in place; apply lowerfix to the ExportedProgram, where it is undone")
         question = _question(match, None, program)
         [now] = context.oracle.ask([question])
         if now.taken:
-            return None, ""
+            return self._corrected(match, now, program, context)
         refused = f"{context.target.name} does not take it whole ({now.reason})"
         if context.target.quantized and program.stage is Stage.QUANTIZED and _is_float(match):
             context.find(
@@ -110,6 +104,8 @@ class RewritePass(Pass):
             return None, ""
         reasons = []
         for rewrite in self._serving(node):
+            if rewrite.wrong:
+                continue
             try:
                 replacement = self._trace(rewrite, match, context)
                 replacement, answer = self._accepted(match, replacement, now, program, context)
@@ -119,6 +115,23 @@ class RewritePass(Pass):
             left = f", all but {answer.reason}" if answer.refusals else ""
             return replacement, f"{refused}; it takes {_ops(replacement)}{left}"
         raise Decline(f"{refused}; {'; '.join(reasons)}")
+
+    def _corrected(self, match: Match, now: Answer, program: Program, context: Context) -> tuple[Trace | None, str]:
+        """The replacement of an op that the backend takes but computes wrongly; None where it is right."""
+        for rewrite in self._serving(match.node):
+            if not rewrite.wrong:
+                continue
+            try:
+                replacement = self._trace(rewrite, match, context)
+            except Decline:
+                continue  # the backend is right about these arguments
+            problem = f"{context.target.name} takes it, but {rewrite.wrong}"
+            try:
+                replacement, _ = self._accepted(match, replacement, now, program, context)
+            except Decline as decline:
+                raise Decline(f"{problem}; {decline.reason}") from decline
+            return replacement, f"{problem}; it is right about {_ops(replacement)}"
+        return None, ""
 
     def _accepted(
         self, match: Match, replacement: Trace, now: Answer, program: Program, context: Context, depth: int = 0
@@ -155,7 +168,7 @@ def _expand(replacement: Trace, context: Context, program: Program, depth: int) 
         inner = registry.serving(node.target) if node.op == "call_function" else []
         chosen: Trace | None = None
         if inner:
-            match = Match.of(node, _Inner(program))  # type: ignore[arg-type]
+            match = Match.of(node, _Inner())  # type: ignore[arg-type]
             for other in inner:
                 try:
                     chosen, _ = other._choose(match, program, context)
@@ -184,51 +197,68 @@ def _expand(replacement: Trace, context: Context, program: Program, depth: int) 
 class _Inner:
     """Stands for the program when an op inside a replacement is matched: its arguments are all computed."""
 
-    def __init__(self, program: Program) -> None:
-        self.source = program.source
-
     def tensor(self, node: Node) -> None:
         return None
 
+    def kind(self, node: Node) -> str:
+        return "input"
+
 
 def _question(match: Match, replacement: Trace | None, program: Program) -> Question:
-    """Ask about the matched op, or about its replacement, together with the casts that are all that reads it."""
+    """Ask about the matched op, or about its replacement, in its surroundings.
+
+    These are what support can hang on: the dequantize ops before it and the quantize ops after it in a quantized
+    program, and the casts that are all that reads it (Arm takes argmax only where it is read as int32).
+    """
     graph = Graph()
     mapping: dict[Node, Node] = {}
-    for index, argument in enumerate(match.arguments):
-        new = graph.placeholder(f"argument_{index}")
-        new.meta = {"val": argument.value, "constant": argument.constant is not None}
-        mapping[argument.node] = new
+
+    def placeholder(node: Node, kind: str) -> Node:
+        if node not in mapping:
+            mapping[node] = graph.placeholder(f"argument_{len(mapping)}")
+            mapping[node].meta = {"val": node.meta["val"], "kind": kind}
+        return mapping[node]
+
+    def copied(node: Node) -> Node:
+        mapping[node] = graph.node_copy(node, lambda old: mapping[old])
+        mapping[node].meta = {"val": node.meta["val"]}
+        return mapping[node]
+
+    dequantized = [a.node for a in match.arguments if is_quantization_op(a.node.target) and "val" in a.node.meta]
+    for argument in match.arguments:
+        if argument.node not in dequantized:
+            placeholder(argument.node, argument.kind)
+    for node in dequantized:
+        for source in node.all_input_nodes:
+            placeholder(source, program.kind(source))
+    for node in dequantized:
+        copied(node)
     if replacement is None:
-        result = graph.node_copy(match.node, lambda old: mapping[old])
-        result.meta = {"val": match.node.meta["val"]}
-        outputs = _outputs(graph, result)
+        outputs = _outputs(graph, copied(match.node))
     else:
-        for placeholder, argument in zip(replacement.placeholders, match.arguments, strict=True):
-            mapping[placeholder] = mapping[argument.node]
+        for stand_in, argument in zip(replacement.placeholders, match.arguments, strict=True):
+            mapping[stand_in] = mapping[argument.node]
         for node in replacement.graph.nodes:
             if node.op == "call_function":
-                mapping[node] = graph.node_copy(node, lambda old: mapping[old])
-                mapping[node].meta = {"val": node.meta["val"]}
+                copied(node)
         output = replacement.graph.output_node().args[0]
         outputs = [mapping[leaf] for leaf in (output if isinstance(output, (tuple, list)) else [output])]
     users = list(match.node.users)
-    if len(outputs) == 1 and users and all(op_name(user.target) in _CASTS for user in users):
-        casts = []
-        for user in users:
-            cast = graph.node_copy(user, lambda old: outputs[0])
-            cast.meta = {"val": user.meta["val"]}
-            casts.append(cast)
-        outputs = casts
+    if len(outputs) == 1 and users and all(_belongs_to(user, match.node) for user in users):
+        mapping[match.node] = outputs[0]
+        outputs = [copied(user) for user in users]
     graph.output(tuple(outputs))
     constraints = getattr(program.source, "range_constraints", {})
     return Question(graph, dict(constraints))
 
 
+def _belongs_to(user: Node, node: Node) -> bool:
+    """Whether a reader only casts or quantizes what it reads."""
+    return user.all_input_nodes == [node] and (op_name(user.target) in CASTS or is_quantization_op(user.target))
+
+
 def _outputs(graph: Graph, result: Node) -> list[Node]:
     """The tensors of a node, taken apart where it returns several."""
-    import operator
-
     value = result.meta["val"]
     if not isinstance(value, (tuple, list)):
         return [result]

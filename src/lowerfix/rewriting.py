@@ -23,8 +23,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from lowerfix.errors import Decline, LowerfixError
-from lowerfix.program import Program, inherit_metadata
-from lowerfix.source import describe
+from lowerfix.program import CASTS, Program, inherit_metadata
+from lowerfix.source import describe, op_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -40,11 +40,13 @@ class Rewrite:
         function: takes what the op takes, returns what the op returns.
         targets: the ops it replaces.
         cost: alternatives for one op are tried in ascending order of cost.
+        wrong: what the backend computes wrongly where it takes the op; empty where it only refuses it.
     """
 
     function: Callable[..., Any]
     targets: tuple[Any, ...]
     cost: float = 1.0
+    wrong: str = ""
 
     @property
     def module(self) -> str:
@@ -58,15 +60,17 @@ class Rewrite:
 _declared: list[Rewrite] = []
 
 
-def rewrite(*targets: Any, cost: float = 1.0) -> Callable[[Function], Function]:
+def rewrite(*targets: Any, cost: float = 1.0, wrong: str = "") -> Callable[[Function], Function]:
     """Declare a function as the replacement of ATen ops.
 
     Args:
         targets: op overloads, such as ``torch.ops.aten.argmin.default``.
         cost: several functions for one op are alternatives; the cheapest that the backend takes whole is used.
+        wrong: the rewrite fires although the backend takes the op, since it computes other numbers; says which. Such a
+            function declines for arguments that are computed rightly, and has a test that fails once upstream is right.
 
-    The function gets the op's own arguments. It may look at shapes and dtypes, and at the values of small constants
-    through :func:`constant`; it raises :class:`~lowerfix.Decline` to leave the node alone. All functions of one file
+    The function gets the op's own arguments. It may look at shapes and dtypes, at the values of small constants through
+    :func:`constant`, and at what is known of computed indices through :func:`never_negative`; it raises :class:`~lowerfix.Decline` to leave the node alone. All functions of one file
     form one pass, whose id is the file's name in kebab-case.
 
     Raises:
@@ -77,7 +81,7 @@ def rewrite(*targets: Any, cost: float = 1.0) -> Callable[[Function], Function]:
             raise LowerfixError(f"@rewrite takes op overloads such as torch.ops.aten.mish.default, got {target!r}")
 
     def declare(function: Function) -> Function:
-        _declared.append(Rewrite(function, targets, cost))
+        _declared.append(Rewrite(function, targets, cost, wrong))
         return function
 
     return declare
@@ -88,11 +92,21 @@ def declared(module: str) -> tuple[Rewrite, ...]:
     return tuple(sorted((r for r in _declared if r.module == module), key=lambda r: r.cost))
 
 
+def functional_form(node: Node) -> Any:
+    """The functional op, such as ``aten.mish.default``, of a node that calls its in-place form; else None."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or not target._schema.is_mutable:
+        return None
+    packet = getattr(torch.ops.aten, target._opname.removesuffix("_"), None)
+    functional = getattr(packet, target._overloadname, None)
+    return functional if functional is not target else None
+
+
 # Constants that a rewrite may look at ---------------------------------------------------------------------------------
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-_constants: ContextVar[list[tuple[torch.Tensor, Array]]] = ContextVar("constants", default=[])
+_arguments: ContextVar[list[tuple[Any, "Argument"]]] = ContextVar("arguments", default=[])
 
 
 def constant(tensor: torch.Tensor) -> Array | None:
@@ -101,16 +115,24 @@ def constant(tensor: torch.Tensor) -> Array | None:
     For use inside a rewrite, for example to refuse an index that is out of range. It is a NumPy array, since what is
     done to a tensor there is traced.
     """
-    return next((value for fake, value in _constants.get() if fake is tensor), None)
+    return next((argument.shown for value, argument in _arguments.get() if value is tensor), None)
+
+
+def never_negative(tensor: torch.Tensor) -> bool:
+    """Whether an argument is known to hold no negative number, whatever the inputs are. For use inside a rewrite."""
+    values = constant(tensor)
+    if values is not None:
+        return bool((values >= 0).all())
+    return any(argument.never_negative for value, argument in _arguments.get() if value is tensor)
 
 
 @contextmanager
-def _showing(constants: list[tuple[torch.Tensor, Array]]) -> Iterator[None]:
-    token = _constants.set(constants)
+def _showing(arguments: list[tuple[Any, "Argument"]]) -> Iterator[None]:
+    token = _arguments.set(arguments)
     try:
         yield
     finally:
-        _constants.reset(token)
+        _arguments.reset(token)
 
 
 # Matching -------------------------------------------------------------------------------------------------------------
@@ -118,16 +140,16 @@ def _showing(constants: list[tuple[torch.Tensor, Array]]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Argument:
-    """What decides about one tensor argument: its metadata, whether it is constant, and the content of a small one."""
+    """What decides about one argument: its metadata, its kind (see ``Program.kind``), the content of a small constant."""
 
     node: Node
     value: Any
     constant: torch.Tensor | None
+    kind: str
 
     @property
     def key(self) -> str:
-        kind = "input" if self.constant is None else "constant"
-        text = f"{kind}{describe_value(self.value)}"
+        text = f"{self.kind}{describe_value(self.value)}{'>=0' if self.never_negative else ''}"
         content = self.shown
         return text if content is None else text + hashlib.sha256(content.tobytes()).hexdigest()[:16]
 
@@ -139,6 +161,44 @@ class Argument:
             return None
         array: Array = value.detach().cpu().numpy()
         return array
+
+
+    @cached_property
+    def never_negative(self) -> bool:
+        return _never_negative(self.node)
+
+
+_NEVER_NEGATIVE = ("aten.argmax.default", "aten.argmin.default", "aten.relu.default")
+_KEEPS_SIGN = (
+    *CASTS,
+    "aten.view.default",
+    "aten.reshape.default",
+    "aten.unsqueeze.default",
+    "aten.squeeze.dim",
+    "aten.expand.default",
+    "aten.permute.default",
+    "aten.slice.Tensor",
+    "aten.select.int",
+    "aten.clone.default",
+)
+
+
+def _never_negative(node: Node) -> bool:
+    """Follow an integer through views and casts to an op that makes no negative ones.
+
+    ``abs`` is not among them: the absolute value of a type's minimum is that minimum. A narrowing cast could make a
+    positive number negative, but only one that is no index of a tensor: positions fit int32 here.
+    """
+    while True:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
+            return False
+        name = op_name(node.target)
+        if value.dtype in (torch.bool, torch.uint8) or name in _NEVER_NEGATIVE:
+            return True
+        if name not in _KEEPS_SIGN or not isinstance(node.args[0], Node):
+            return False
+        node = node.args[0]
 
 
 def describe_value(value: Any) -> str:
@@ -167,7 +227,7 @@ class Match:
             if isinstance(leaf, Node) and leaf not in arguments:
                 if "val" not in leaf.meta:
                     raise Decline(f"its argument {leaf.name!r} carries no fake value; re-export the program")
-                arguments[leaf] = Argument(leaf, leaf.meta["val"], program.tensor(leaf))
+                arguments[leaf] = Argument(leaf, leaf.meta["val"], program.tensor(leaf), program.kind(leaf))
         if "val" not in node.meta:
             raise Decline("it carries no fake value; re-export the program")
         return cls(node, tuple(arguments.values()), tuple(leaves), spec)
@@ -202,10 +262,10 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
 
     def run(*values: Any) -> Any:
         by_node = dict(zip((argument.node for argument in match.arguments), values, strict=True))
-        shown = [(by_node[a.node], a.shown) for a in match.arguments if a.shown is not None]
+        known = [(by_node[argument.node], argument) for argument in match.arguments]
         leaves = [by_node[leaf] if isinstance(leaf, Node) else leaf for leaf in match.leaves]
         args, kwargs = tree_unflatten(leaves, match.spec)
-        with _showing(shown):
+        with _showing(known):
             result = rewrite.function(*args, **kwargs)
         return tree_map(_with_strides_of, result, expected) if _same(result, expected) else result
 
