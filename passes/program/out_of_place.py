@@ -1,9 +1,10 @@
 """Turn an in-place op into its functional form where nothing can see the difference.
 
 **What it rewrites.** ``mish_(conv)`` becomes ``mish(conv)`` where the op before it made that tensor and nothing else
-reads it, for ops that a rewrite serves.
+reads it, for ops that a rewrite serves. ``detach_``, which export puts behind every ``torch.tensor(...)`` in a model's
+code, goes.
 
-**The identity.** In-place and functional forms return the same values; they differ in what happens to the argument,
+**The identity.** ``detach_`` changes what autograd knows and no value. In-place and functional forms return the same values; they differ in what happens to the argument,
 which nobody reads again.
 
 **Why it is needed.** ``nn.Mish(inplace=True)`` exports as ``mish_``, which no backend and no rewrite takes.
@@ -36,7 +37,12 @@ class OutOfPlace(Pass):
         from lowerfix import registry
 
         changed = False
-        for node in program.graph.nodes:
+        for node in list(program.graph.nodes):
+            if node.target is torch.ops.aten.detach_.default:
+                context.find(self.id, node, Outcome.REWRITTEN, "it concerns gradients only")
+                program.replace(node, node.args[0])
+                changed = True
+                continue
             functional = functional_form(node)
             if functional is None or not registry.serving(functional):
                 continue

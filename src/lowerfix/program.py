@@ -68,9 +68,9 @@ def fake_tensors(node: Node) -> Iterator[torch.Tensor]:
 
 
 def mutated_arguments(node: Node) -> list[Node]:
-    """The argument nodes that an in-place op writes to; empty for a functional op."""
+    """The argument nodes whose values an in-place op changes; empty for a functional op."""
     schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.is_mutable:
+    if schema is None or not schema.is_mutable or node.target is torch.ops.aten.detach_.default:
         return []
     mutated = []
     for position, argument in enumerate(schema.arguments):

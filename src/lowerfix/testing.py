@@ -145,7 +145,7 @@ def check_rewrite(
     _check_program(after, before, inputs, tolerance)
     again = apply(after, target=target)
     assert str(again.graph) == str(after.graph), "a second run changed the program again"
-    _check_hooks(before, after, inputs, target, expected)
+    _check_hooks(before, after, inputs, target, expected, tolerance)
     lowered, ratio = _check_lowering(module, after, inputs, target, set(allowed_left), lowered_tolerance)
     if targets.get(target).quantized:
         assert ratio >= least_signal_to_noise, f"int8 differs from eager: {ratio:.1f} dB"
@@ -189,14 +189,23 @@ def _check_program(after: ExportedProgram, before: ExportedProgram, inputs: Sequ
 
 
 def _check_hooks(
-    before: ExportedProgram, after: ExportedProgram, inputs: Sequence[Any], target: str, expected: set[str]
+    before: ExportedProgram,
+    after: ExportedProgram,
+    inputs: Sequence[Any],
+    target: str,
+    expected: set[str],
+    tolerance: float,
 ) -> None:
-    """The other ways in lead to the same ops."""
+    """The other ways in lead to the same ops and numbers."""
     backend = targets.get(target)
     wrapped = wrap_partitioner(backend.partitioner(), target=target)
     assert type(wrapped) is type(backend.partitioner())
     module = apply(before.module(check_guards=False), target=target)
-    assert isinstance(module, GraphModule) and _ops(module) == _ops(after.graph_module)
+    assert isinstance(module, GraphModule)
+    with torch.no_grad():
+        assert_same(before.module(check_guards=False)(*_copies(inputs)), module(*_copies(inputs)), tolerance)
+    if not before.graph_signature.inputs_to_lifted_tensor_constants:  # module() makes buffers of them
+        assert _ops(module) == _ops(after.graph_module)
     single = passes.get(sorted(expected)[0], target=target)(before) if len(expected) == 1 else None
     if single is not None:
         assert single.modified and single.exported_program is not None and single.findings

@@ -69,3 +69,10 @@ def test_a_graph_module_that_shows_the_difference_is_declined() -> None:
 def test_in_place_ops_that_no_rewrite_serves_are_left_alone() -> None:
     program = export(lambda x: (x * 2).relu_(), INPUTS)
     assert str(lowerfix.apply(program, target="xnnpack").graph) == str(program.graph)
+
+
+def test_a_tensor_written_in_the_models_code_is_a_constant() -> None:
+    program = export(lambda x: x[:, torch.tensor([2, 0])], (torch.randn(3, 4),))
+    assert "detach_" in str(program.graph)
+    result = lowerfix.apply(program, target="vgf")
+    assert [str(n.target) for n in result.graph.nodes if n.op == "call_function"] == ["aten.index_select.default"]
