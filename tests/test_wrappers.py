@@ -57,7 +57,7 @@ def test_class_and_attributes_are_kept(name: str) -> None:
 
 @pytest.mark.parametrize("wrap", [lowerfix.wrap_partitioner, lowerfix.wrap_quantizer])
 def test_what_has_no_hook_is_refused(wrap: Any) -> None:
-    with pytest.raises(LowerfixError, match="int is not .* it has no transform_for_"):
+    with pytest.raises(LowerfixError, match=r"int is not .* it has no transform_for_"):
         wrap(7, target="tosa-fp")
 
 
