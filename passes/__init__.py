@@ -1,7 +1,7 @@
 """The catalogue of passes, one idea a file, grouped by family.
 
-    lowerfix.passes.get("mish", target="vgf")       # by id
-    lowerfix.passes.Mish(target="vgf")              # the same
+lowerfix.passes.get("mish", target="vgf")       # by id
+lowerfix.passes.Mish(target="vgf")              # the same
 """
 
 from typing import Any

@@ -3,8 +3,8 @@
 **What it rewrites.** ``conv_transpose1d`` on ``[N, C, L]`` or ``[C, L]``, with any stride, padding, output padding,
 groups and dilation.
 
-**The identity.** A signal is an image of height 1: ``[N, C, 1, L]``, a kernel of height 1, stride ``(1, s)`` and so on;
-the sums are the same. The kernel's extra dimension is a view of the weight, which ``fold-constants`` stores.
+**The identity.** A signal is an image of height 1: ``[N, C, 1, L]``, a kernel of height 1, stride ``(1, s)`` and so
+on; the sums are the same. The kernel's extra dimension is a view of the weight, which ``fold-constants`` stores.
 
 A dilated one where the backend has no dilation is the sum over the kernel's taps: each tap is a transposed convolution
 of width 1, shifted by ``k * dilation``. The kernel is not filled up with zeros, since zero times infinity is NaN.
@@ -38,7 +38,7 @@ def conv_transpose1d(
 ) -> Tensor:
     """All of it in two dimensions."""
     x = input if input.dim() == 3 else input.unsqueeze(0)
-    y = aten.conv_transpose2d.input(
+    y: Tensor = aten.conv_transpose2d.input(
         x.unsqueeze(2),
         weight.unsqueeze(2),
         bias,

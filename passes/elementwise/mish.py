@@ -2,17 +2,17 @@
 
 **What it rewrites.** ``mish(x) = x * tanh(softplus(x))``.
 
-**The identity.** With ``s = sigmoid(-x) = 1 / (1 + e^x)`` and ``t = sigmoid(x) = 1 - s``,
-``tanh(log(1 + e^x)) = ((1 + e^x)^2 - 1) / ((1 + e^x)^2 + 1) = (1 - s^2) / (1 + s^2) = t * (1 + s) / (1 + s^2)``,
-so ``mish(x) = x * t + x * t * (s - s^2) / (1 + s^2) = silu(x) + x * s * t^2 / (1 + s^2)``. Nothing cancels: both terms
-have the sign of ``x``. The second one is below 5e-8 for ``x`` above 20, where it is taken at 20 (float64: at 40), so that
-infinity times zero does not arise.
+**The identity.** With ``s = sigmoid(-x) = 1 / (1 + e^x)`` and ``t = sigmoid(x) = 1 - s``, ``tanh(log(1 + e^x)) = ((1 +
+e^x)^2 - 1) / ((1 + e^x)^2 + 1) = (1 - s^2) / (1 + s^2) = t * (1 + s) / (1 + s^2)``, so ``mish(x) = x * t + x * t * (s
+- s^2) / (1 + s^2) = silu(x) + x * s * t^2 / (1 + s^2)``. Nothing cancels: both terms have the sign of ``x``. The
+second one is below 5e-8 for ``x`` above 20, where it is taken at 20 (float64: at 40), so that infinity times zero does
+not arise.
 
-**Why the backend needs it.** Ethos-U's quantizer does not know Mish, so it stays in float on the CPU; XNNPACK lacks the
-``log1p`` and the comparison that it is decomposed to. Of the forms that Ethos-U takes this one keeps the most of int8:
-SiLU has a table of its own there and carries the range of the result, and the correction lies within 0.12 of zero. On
-Ethos-U85, for inputs in [-8, 8], the rms error is 0.0171, where SiLU alone has 0.0160 and the form with ``log1p`` and
-``tanh`` 0.0239.
+**Why the backend needs it.** Ethos-U's quantizer does not know Mish, so it stays in float on the CPU; XNNPACK lacks
+the ``log1p`` and the comparison that it is decomposed to. Of the forms that Ethos-U takes this one keeps the most of
+int8: SiLU has a table of its own there and carries the range of the result, and the correction lies within 0.12 of
+zero. On Ethos-U85, for inputs in [-8, 8], the rms error is 0.0171, where SiLU alone has 0.0160 and the form with
+``log1p`` and ``tanh`` 0.0239.
 
 **What it leaves alone.** Integer inputs, for which Mish is not defined.
 """

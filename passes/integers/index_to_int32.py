@@ -1,14 +1,14 @@
 """Indices in int32, and indexing as ``index_select``.
 
-**What it rewrites.** ``embedding`` and ``index_select`` with an int64 index, and indexing with integer tensors
-(``x[:, i]``, ``x[i, :, j]``), in all its forms: one index or several, of any rank, negative values, dimensions that are
+**What it rewrites.** ``embedding`` and ``index_select`` with an int64 index, and indexing with integer tensors (``x[:,
+i]``, ``x[i, :, j]``), in all its forms: one index or several, of any rank, negative values, dimensions that are
 adjacent or not.
 
-**The identity.** An index lies within a dimension's size, so int32 holds it as long as the size is below 2**31; else the
-rewrite declines. Advanced indexing moves the indexed dimensions together, numbers their elements in row-major order
-(``i * J + j``, which also broadcasts the indices), selects, and puts the index's shape in the place that NumPy's rules give it: that of the indexed
-dimensions where they are adjacent, the front where they are not. Negative values count from the end:
-``where(i < 0, i + n, i)``. A constant run ``a, a+1, ...`` is a slice.
+**The identity.** An index lies within a dimension's size, so int32 holds it as long as the size is below 2**31; else
+the rewrite declines. Advanced indexing moves the indexed dimensions together, numbers their elements in row-major
+order (``i * J + j``, which also broadcasts the indices), selects, and puts the index's shape in the place that NumPy's
+rules give it: that of the indexed dimensions where they are adjacent, the front where they are not. Negative values
+count from the end: ``where(i < 0, i + n, i)``. A constant run ``a, a+1, ...`` is a slice.
 
 **Why the backend needs it.** TOSA has no int64, and its GATHER does not wrap negative indices; Arm's ``index.Tensor``
 refuses any dimension that is not indexed.
@@ -44,7 +44,8 @@ def contiguous_index_as_slice(x: Tensor, indices: list[Tensor | None]) -> Tensor
     first = positions[0]
     if positions != list(range(first, first + len(positions))):
         raise Decline("the index is not a run of consecutive positions")
-    return aten.slice.Tensor(x, dim, first, first + len(positions)).clone()
+    run: Tensor = aten.slice.Tensor(x, dim, first, first + len(positions))
+    return run.clone()
 
 
 @rewrite(aten.index.Tensor, cost=2)
@@ -93,7 +94,7 @@ def embedding(
 ) -> Tensor:
     """The same rows by an int32 index; the other arguments concern gradients only."""
     _check_range(indices, weight.shape[0], negative=False)
-    return aten.embedding.default(weight, _narrow(indices, weight.shape[0]))
+    return torch.embedding(weight, _narrow(indices, weight.shape[0]))
 
 
 def _given(x: Tensor, indices: list[Tensor | None]) -> list[tuple[int, Tensor]]:

@@ -4,8 +4,8 @@
 the wider type holds every value of the narrower one, so going through it changes nothing. Two casts of one tensor to
 one dtype that rewrites have made become one.
 
-**Why the backend needs it.** Rewrites meet at int64, the dtype of PyTorch's indices: one casts its int32 result up, the
-next casts it down again, and Arm has no int64 to cast to.
+**Why the backend needs it.** Rewrites meet at int64, the dtype of PyTorch's indices: one casts its int32 result up,
+the next casts it down again, and Arm has no int64 to cast to.
 
 **What it leaves alone.** Chains through a narrower or a floating-point type, which do change values; programs with
 in-place ops, where a cast is also a copy.
@@ -40,7 +40,9 @@ class MergeCasts(Pass):
                 continue
             inner = node.args[0]
             while _is_cast(inner) and _holds(inner.meta["val"].dtype, inner.args[0].meta["val"].dtype):
-                context.find(self.id, node, Outcome.REWRITTEN, f"the cast to {inner.meta['val'].dtype} before it is void")
+                context.find(
+                    self.id, node, Outcome.REWRITTEN, f"the cast to {inner.meta['val'].dtype} before it is void"
+                )
                 node.replace_input_with(inner, inner.args[0])
                 inner = node.args[0]
                 changed = True

@@ -1,9 +1,9 @@
 """Compute once, now, what depends on no input of the user.
 
 **What it rewrites.** Every tensor computed from parameters, buffers, constants and factory ops alone (``arange``
-positions, causal masks, sin-cos tables, weight norm, LoRA sums, cast weights) becomes a stored tensor: a parameter where
-parameters went into it, else a buffer. It is computed by the same ATen ops in the same dtypes, so it is exact. What was
-only read by them is dropped from the program.
+positions, causal masks, sin-cos tables, weight norm, LoRA sums, cast weights) becomes a stored tensor: a parameter
+where parameters went into it, else a buffer. It is computed by the same ATen ops in the same dtypes, so it is exact.
+What was only read by them is dropped from the program.
 
 **Why the backend needs it.** Tables are built with int64 and float64 ops that accelerators lack, and a weight that is
 computed in the graph is not a constant weight: XNNPACK then leaves the convolution or matmul on the CPU.

@@ -4,13 +4,14 @@
 reads it, for ops that a rewrite serves. ``detach_``, which export puts behind every ``torch.tensor(...)`` in a model's
 code, goes.
 
-**The identity.** ``detach_`` changes what autograd knows and no value. In-place and functional forms return the same values; they differ in what happens to the argument,
-which nobody reads again.
+**The identity.** ``detach_`` changes what autograd knows and no value. In-place and functional forms return the same
+values; they differ in what happens to the argument, which nobody reads again.
 
 **Why it is needed.** ``nn.Mish(inplace=True)`` exports as ``mish_``, which no backend and no rewrite takes.
 
 **What it leaves alone.** An argument that has other readers, is a view, an input or stored in the program. Of an
-``ExportedProgram`` with such ops lowerfix makes the functional form with ``run_decompositions({})``, as ExecuTorch does.
+``ExportedProgram`` with such ops lowerfix makes the functional form with ``run_decompositions({})``, as ExecuTorch
+does.
 """
 
 from dataclasses import dataclass
@@ -46,8 +47,8 @@ class OutOfPlace(Pass):
             functional = functional_form(node)
             if functional is None or not registry.serving(functional):
                 continue
-            [argument] = mutated_arguments(node) or [None]
-            if argument is not None and list(argument.users) == [node] and _is_fresh(argument):
+            arguments = mutated_arguments(node)
+            if len(arguments) == 1 and list(arguments[0].users) == [node] and _is_fresh(arguments[0]):
                 node.target = functional
                 context.find(self.id, node, Outcome.REWRITTEN, "nothing else reads what it changed in place")
                 changed = True

@@ -57,6 +57,9 @@ def _is_increasing(node: Node) -> bool:
     if node.target is not torch.ops.quantized_decomposed.dequantize_per_tensor.default:
         return False
     source, scale = node.args[0], node.args[1]
-    return isinstance(source, Node) and isinstance(scale, float) and 1e-30 < scale < 1e30 and (
-        source.meta["val"].dtype in NARROW
+    return (
+        isinstance(source, Node)
+        and isinstance(scale, float)
+        and 1e-30 < scale < 1e30
+        and (source.meta["val"].dtype in NARROW)
     )

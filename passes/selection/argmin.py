@@ -2,9 +2,9 @@
 
 **What it rewrites.** ``argmin(x, dim, keepdim)`` in every form.
 
-**The identity.** Negation reverses the order of floats; of integers ``~x = -1 - x`` does, and unlike negation it cannot
-overflow at the minimum. Ties go to the first of equals in both ops. NaN is the smallest to argmin and the largest to
-argmax, and the negation of NaN is NaN.
+**The identity.** Negation reverses the order of floats; of integers ``~x = -1 - x`` does, and unlike negation it
+cannot overflow at the minimum. Ties go to the first of equals in both ops. NaN is the smallest to argmin and the
+largest to argmax, and the negation of NaN is NaN.
 
 **Why the backend needs it.** TOSA has ARGMAX only. Arm takes it along one given dimension, without ``keepdim``, and
 where the index is read as int32; the second form has that shape.

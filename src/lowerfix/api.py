@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeVar, overload
 
+import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
@@ -11,6 +12,7 @@ from lowerfix.errors import LowerfixError
 from lowerfix.pipeline import Pipeline
 from lowerfix.program import Stage, stage_of
 from lowerfix.report import Finding, Outcome, Report
+from lowerfix.source import source_line
 from lowerfix.targets import Target
 
 OneProgram = TypeVar("OneProgram", ExportedProgram, GraphModule)
@@ -74,11 +76,13 @@ def apply(
         pipeline = pipeline.only(*_ids(only))
     pipeline = pipeline.without(*_ids(skip))
     if isinstance(program, dict):
-        return {name: _apply(one, target, pipeline, report, name) for name, one in program.items()}
-    return _apply(program, target, pipeline, report, "")
+        return {name: _apply(one, target, pipeline, report, name) for name, one in program.items()}  # type: ignore[misc]
+    return _apply(program, target, pipeline, report)
 
 
-def _apply(program: OneProgram, target: Target, pipeline: Pipeline, report: Report, method: str) -> OneProgram:
+def _apply(
+    program: ExportedProgram | GraphModule, target: Target, pipeline: Pipeline, report: Report, method: str = ""
+) -> ExportedProgram | GraphModule:
     if not isinstance(program, (ExportedProgram, GraphModule)):
         where = f" for method {method!r}" if method else ""
         raise LowerfixError(
@@ -89,7 +93,7 @@ def _apply(program: OneProgram, target: Target, pipeline: Pipeline, report: Repo
     if target.quantized and stage_of(module.graph) is Stage.FLOAT:
         report.add(Finding("", "", "", Outcome.DORMANT, _not_quantized(target)))
     for node in module.graph.nodes:
-        if node.op == "call_function" and isinstance(node.target, _higher_order()):
+        if node.op == "call_function" and isinstance(node.target, torch._ops.HigherOrderOperator):
             report.add(
                 Finding(
                     "",
@@ -97,11 +101,11 @@ def _apply(program: OneProgram, target: Target, pipeline: Pipeline, report: Repo
                     str(node.target),
                     Outcome.DECLINED,
                     "the body of a control-flow op is left as it is; only the program around it is rewritten",
-                    _source(node),
+                    source_line(node),
                 )
             )
     result, _ = pipeline.run(program, target, report)
-    return result  # type: ignore[return-value]
+    return result
 
 
 def _not_quantized(target: Target) -> str:
@@ -113,15 +117,3 @@ def _not_quantized(target: Target) -> str:
 
 def _ids(value: str | Iterable[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
-
-
-def _higher_order() -> type:
-    import torch
-
-    return torch._ops.HigherOrderOperator
-
-
-def _source(node: object) -> str:
-    from lowerfix.source import source_line
-
-    return source_line(node)  # type: ignore[arg-type]

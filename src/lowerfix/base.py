@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassResult
+from typing_extensions import Self
 
 from lowerfix.errors import LowerfixError
 from lowerfix.oracle import Oracle
@@ -47,18 +48,18 @@ class Context:
             self.declines.append(finding)
 
 
-class Result(PassResult):  # type: ignore[misc]
+class Result(PassResult):
     """A ``torch.fx`` ``PassResult`` (``graph_module``, ``modified``) that carries the program and the findings too."""
-
-    def __new__(cls, program: ExportedProgram | GraphModule, modified: bool, report: Report) -> "Result":
-        module = program.graph_module if isinstance(program, ExportedProgram) else program
-        self = super().__new__(cls, module, modified)
-        self.exported_program = program if isinstance(program, ExportedProgram) else None
-        self.findings = report.findings
-        return self
 
     exported_program: ExportedProgram | None
     findings: tuple[Finding, ...]
+
+    def __new__(cls, program: ExportedProgram | GraphModule, modified: bool, report: Report) -> Self:
+        module = program.graph_module if isinstance(program, ExportedProgram) else program
+        self: Self = super().__new__(cls, module, modified)  # type: ignore[assignment]
+        self.exported_program = program if isinstance(program, ExportedProgram) else None
+        self.findings = report.findings
+        return self
 
 
 @dataclass(kw_only=True)

@@ -213,7 +213,7 @@ class Oracle:
         return answers
 
     def _preprocess(self, questions: list[Question], chosen: list[int]) -> Iterator[tuple[int, str]]:
-        """The questions among ``chosen`` that the backend dies on short of the device's own compiler, with the error."""
+        """The questions among ``chosen`` that the backend dies on, short of the device's compiler, with the errors."""
         if not chosen:
             return
         try:
@@ -274,12 +274,10 @@ def _assemble(questions: list[Question]) -> ExportedProgram:
     graph = Graph()
     specs: list[InputSpec] = []
     state: dict[str, torch.Tensor] = {}
-    lifted: dict[str, torch.Tensor] = {}
+    lifted: dict[str, Any] = {}
     mapping: dict[Node, Node] = {}
     constraints: dict[Any, Any] = {}
-    inputs = [
-        (index, node) for index, q in enumerate(questions) for node in q.graph.nodes if node.op == "placeholder"
-    ]
+    inputs = [(index, node) for index, q in enumerate(questions) for node in q.graph.nodes if node.op == "placeholder"]
     inputs.sort(key=lambda item: list(_KINDS).index(item[1].meta["kind"]))  # an exported program has this order too
     for number, (index, node) in enumerate(inputs):
         value, kind = node.meta["val"], node.meta["kind"]

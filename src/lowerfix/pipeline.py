@@ -7,7 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import networkx as nx
-import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
@@ -190,7 +189,9 @@ def _default_order() -> tuple[str, ...]:
     passes = registry.all_passes()
     order: nx.DiGraph[str] = nx.DiGraph()
     order.add_nodes_from(passes)
-    order.add_edges_from((earlier, later) for later, cls in passes.items() for earlier in cls.after if earlier in passes)
+    order.add_edges_from(
+        (earlier, later) for later, cls in passes.items() for earlier in cls.after if earlier in passes
+    )
     try:
         return tuple(nx.lexicographical_topological_sort(order))
     except nx.NetworkXUnfeasible:

@@ -72,7 +72,7 @@ def mutated_arguments(node: Node) -> list[Node]:
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable or node.target is torch.ops.aten.detach_.default:
         return []
-    mutated = []
+    mutated: list[Node] = []
     for position, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
@@ -106,7 +106,7 @@ class Program:
         """Clone the graph of ``source``; tensors are shared, ``source`` itself is never changed."""
         self.source = source
         module = source.graph_module if isinstance(source, ExportedProgram) else source
-        graph, mapping = copy_graph(module.graph)
+        graph, _ = copy_graph(module.graph)
         self.graph_module = GraphModule(module, graph, class_name=type(module).__name__)
         self.graph_module.meta.update(module.meta)
         self.graph_module.train(module.training)
@@ -221,7 +221,9 @@ class Program:
                     kind, TensorArgument(name=node.name), name, None if parameter else True
                 )
             else:
-                setattr(self.graph_module, name, tensor) if parameter else self.graph_module.register_buffer(name, tensor)
+                setattr(self.graph_module, name, tensor) if parameter else self.graph_module.register_buffer(
+                    name, tensor
+                )
                 node = self.graph.get_attr(name)
         inherit_metadata(node, like, pass_id)
         mode = self.fake_mode
@@ -323,7 +325,7 @@ class Program:
             spec = copy.copy(spec)
             spec.arg = _argument(value)
             specs.append(spec)
-        signature = copy.copy(self._signature)
+        signature: ExportGraphSignature = copy.copy(self._signature)
         signature.input_specs = [self._input_specs[name] for name in order]
         signature.output_specs = specs
         return signature
@@ -354,7 +356,8 @@ class Program:
             and (not self.is_exported or self._input_specs[node.name].kind not in _CONSTANT_KINDS)
         ]
         outputs = [
-            _signature(leaf.meta.get("val") if isinstance(leaf, Node) else leaf) for leaf in tree_leaves(self._outputs())
+            _signature(leaf.meta.get("val") if isinstance(leaf, Node) else leaf)
+            for leaf in tree_leaves(self._outputs())
         ]
         return inputs, outputs
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from lowerfix.base import Pass, kebab, pascal
 from lowerfix.errors import LowerfixError
-from lowerfix.rewriting import declared
 from lowerfix.rewritepass import RewritePass
+from lowerfix.rewriting import declared
 
 GROUP = "lowerfix.passes"
 
@@ -46,8 +46,7 @@ def register_module(module: ModuleType) -> None:
     """Add what a module defines: its ``Pass`` subclasses, and one pass for its ``@rewrite`` functions."""
     for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, Pass) and value.__module__ == module.__name__:
-            if getattr(value, "id", ""):
-                register(value)
+            register(value)
     rewrites = declared(module.__name__)
     if rewrites:
         name = module.__name__.rpartition(".")[2]
@@ -73,7 +72,7 @@ def _load() -> None:
     if not link.is_dir():
         raise ImportError(
             f"{link} is not a folder but a file: this checkout was made without symbolic links. "
-            "Run 'git config core.symlinks true' and check the file out again with 'git checkout -- src/lowerfix/passes'"
+            "Run 'git config core.symlinks true', then 'git checkout -- src/lowerfix/passes'"
         )
     package = importlib.import_module("lowerfix.passes")
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch.fx import Graph, Node
 
@@ -241,7 +241,7 @@ def _question(match: Match, replacement: Trace | None, program: Program) -> Ques
         for node in replacement.graph.nodes:
             if node.op == "call_function":
                 copied(node)
-        output = replacement.graph.output_node().args[0]
+        output: Any = replacement.graph.output_node().args[0]
         outputs = [mapping[leaf] for leaf in (output if isinstance(output, (tuple, list)) else [output])]
     users = list(match.node.users)
     if len(outputs) == 1 and users and all(_belongs_to(user, match.node) for user in users):

@@ -70,7 +70,8 @@ def rewrite(*targets: Any, cost: float = 1.0, wrong: str = "") -> Callable[[Func
             function declines for arguments that are computed rightly, and has a test that fails once upstream is right.
 
     The function gets the op's own arguments. It may look at shapes and dtypes, at the values of small constants through
-    :func:`constant`, and at what is known of computed indices through :func:`never_negative`; it raises :class:`~lowerfix.Decline` to leave the node alone. All functions of one file
+    :func:`constant`, and at what is known of computed indices through :func:`never_negative`; it raises
+    :class:`~lowerfix.Decline` to leave the node alone. All functions of one file
     form one pass, whose id is the file's name in kebab-case.
 
     Raises:
@@ -106,7 +107,7 @@ def functional_form(node: Node) -> Any:
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-_arguments: ContextVar[list[tuple[Any, "Argument"]]] = ContextVar("arguments", default=[])
+_arguments: ContextVar[tuple[tuple[Any, "Argument"], ...]] = ContextVar("arguments", default=())
 
 
 def constant(tensor: torch.Tensor) -> Array | None:
@@ -127,7 +128,7 @@ def never_negative(tensor: torch.Tensor) -> bool:
 
 
 @contextmanager
-def _showing(arguments: list[tuple[Any, "Argument"]]) -> Iterator[None]:
+def _showing(arguments: tuple[tuple[Any, "Argument"], ...]) -> Iterator[None]:
     token = _arguments.set(arguments)
     try:
         yield
@@ -140,7 +141,7 @@ def _showing(arguments: list[tuple[Any, "Argument"]]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Argument:
-    """What decides about one argument: its metadata, its kind (see ``Program.kind``), the content of a small constant."""
+    """What decides about one argument: its metadata, its kind (see ``Program.kind``), a small constant's content."""
 
     node: Node
     value: Any
@@ -161,7 +162,6 @@ class Argument:
             return None
         array: Array = value.detach().cpu().numpy()
         return array
-
 
     @cached_property
     def never_negative(self) -> bool:
@@ -262,7 +262,7 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
 
     def run(*values: Any) -> Any:
         by_node = dict(zip((argument.node for argument in match.arguments), values, strict=True))
-        known = [(by_node[argument.node], argument) for argument in match.arguments]
+        known = tuple((by_node[argument.node], argument) for argument in match.arguments)
         leaves = [by_node[leaf] if isinstance(leaf, Node) else leaf for leaf in match.leaves]
         args, kwargs = tree_unflatten(leaves, match.spec)
         with _showing(known):
@@ -347,12 +347,13 @@ def splice(program: Program, match: Match, replacement: Trace, pass_id: str) -> 
             new.meta = {"val": value}
             inherit_metadata(new, node, pass_id)
             mapping[traced] = new
-    output = replacement.graph.output_node().args[0]
+    output: Any = replacement.graph.output_node().args[0]
     if isinstance(output, Node):
         program.replace(node, mapping[output])
         return
     for user in list(node.users):  # a tuple is read through getitem nodes only
-        program.replace(user, mapping[output[user.args[1]]])
+        position: Any = user.args[1]
+        program.replace(user, mapping[output[position]])
     program.graph.erase_node(node)
 
 
@@ -362,5 +363,7 @@ def aliases_input(replacement: Trace) -> bool:
     def storages(values: Any) -> set[int]:
         return {v.untyped_storage()._cdata for v in tree_leaves(values) if isinstance(v, torch.Tensor)}
 
-    outputs = [leaf.meta["val"] for leaf in tree_leaves(replacement.graph.output_node().args[0]) if isinstance(leaf, Node)]
+    outputs = [
+        leaf.meta["val"] for leaf in tree_leaves(replacement.graph.output_node().args[0]) if isinstance(leaf, Node)
+    ]
     return bool(storages(outputs) & storages([node.meta["val"] for node in replacement.placeholders]))

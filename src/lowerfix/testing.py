@@ -1,9 +1,9 @@
 """Check a rewrite against eager PyTorch and the real backend.
 
-    from lowerfix.testing import check_rewrite
+from lowerfix.testing import check_rewrite
 
-    def test_argmin():
-        check_rewrite(lambda x: x.argmin(-1).to(torch.int32), (torch.randn(6, 16),), target="vgf", expect="argmin")
+def test_argmin():
+    check_rewrite(lambda x: x.argmin(-1).to(torch.int32), (torch.randn(6, 16),), target="vgf", expect="argmin")
 """
 
 import io
@@ -67,7 +67,9 @@ def adversarial(tensor: Tensor) -> Iterator[Tensor]:
         return
     info = torch.finfo(tensor.dtype)
     flat = tensor.detach().reshape(-1)
-    special = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, info.max, info.min, info.tiny, 1.0, -1.0])
+    special = torch.tensor(
+        [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, info.max, info.min, info.tiny, 1.0, -1.0]
+    )
     special = special.to(tensor.dtype)
     for value in special:
         variant = flat.clone()
@@ -139,7 +141,7 @@ def check_rewrite(
     after = apply(before, target=target, report=report)
     fired = {finding.pass_id for finding in report.of(Outcome.REWRITTEN)}
     assert expected <= fired, f"expected {sorted(expected - fired)} to fire; {report}"
-    assert str(before.graph) == text and list(before.state_dict) == names, "the input program was changed"
+    assert (str(before.graph), list(before.state_dict)) == (text, names), "the input program was changed"
 
     _check_numbers(module, after, inputs, more_inputs, tolerance)
     _check_program(after, before, inputs, tolerance)
@@ -176,7 +178,8 @@ def _check_program(after: ExportedProgram, before: ExportedProgram, inputs: Sequ
     old = {node.name for node in before.graph.nodes}
     for node in after.graph.nodes:
         if node.op == "call_function" and node.name not in old:
-            assert "lowerfix" in node.meta["custom"] and node.meta["from_node"], f"{node.name} does not say who made it"
+            made_by = "lowerfix" in node.meta.get("custom", {}) and node.meta.get("from_node")
+            assert made_by, f"{node.name} does not say who made it"
             assert node.meta.get("stack_trace"), f"{node.name} has lost its source line"
     file = io.BytesIO()
     torch.export.save(after, file)
@@ -208,7 +211,9 @@ def _check_hooks(
         assert _ops(module) == _ops(after.graph_module)
     single = passes.get(sorted(expected)[0], target=target)(before) if len(expected) == 1 else None
     if single is not None:
-        assert single.modified and single.exported_program is not None and single.findings
+        assert single.modified
+        assert single.exported_program is not None
+        assert single.findings
     quantizer = wrap_quantizer(backend.quantizer(), target=target)
     assert type(quantizer) is type(backend.quantizer())
 

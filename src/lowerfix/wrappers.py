@@ -15,7 +15,9 @@ from lowerfix.targets import Target
 Wrapped = TypeVar("Wrapped")
 
 
-def wrap_quantizer(quantizer: Wrapped, *, target: str | Target, report: Report | None = None, **options: Any) -> Wrapped:
+def wrap_quantizer(
+    quantizer: Wrapped, *, target: str | Target, report: Report | None = None, **options: Any
+) -> Wrapped:
     """A copy of a PT2E quantizer that rewrites the model before it is annotated.
 
     The copy has the class and the attributes of ``quantizer``, which is not changed. ``prepare_pt2e`` calls its

@@ -6,11 +6,11 @@ from lowerfix import lowering
 from lowerfix.testing import assert_same, check_rewrite, export
 
 FORMS = {
-    "plain": dict(stride=2, padding=1),
-    "output padding": dict(stride=2, padding=1, output_padding=1),
-    "groups": dict(stride=2, groups=4),
-    "no bias": dict(bias=False),
-    "stride above the kernel": dict(stride=6),
+    "plain": {"stride": 2, "padding": 1},
+    "output padding": {"stride": 2, "padding": 1, "output_padding": 1},
+    "groups": {"stride": 2, "groups": 4},
+    "no bias": {"bias": False},
+    "stride above the kernel": {"stride": 6},
 }
 
 
@@ -51,7 +51,8 @@ def test_the_weight_stays_a_parameter_and_is_not_copied() -> None:
     result = lowerfix.apply(program, target="vgf")
     [name] = [spec.target for spec in result.graph_signature.input_specs if spec.target and "weight" in spec.target]
     stored = result.state_dict[name]
-    assert isinstance(stored, torch.nn.Parameter) and stored.shape == (8, 4, 1, 4)
+    assert isinstance(stored, torch.nn.Parameter)
+    assert stored.shape == (8, 4, 1, 4)
     assert stored.data_ptr() == layer.weight.data_ptr()
 
 
@@ -73,4 +74,5 @@ def test_other_convolutions_are_left_alone() -> None:
     model = torch.nn.Sequential(torch.nn.Conv1d(4, 8, 3), _layer(stride=2))
     result = lowerfix.apply(export(model, (torch.randn(2, 4, 12),)), target="vgf")
     names = [str(node.target) for node in result.graph.nodes]
-    assert "aten.conv1d.default" in names and "aten.conv_transpose1d.default" not in names
+    assert "aten.conv1d.default" in names
+    assert "aten.conv_transpose1d.default" not in names

@@ -92,4 +92,5 @@ def test_after_quantization_it_is_dormant_and_says_what_to_do() -> None:
 
 
 def test_the_quantizer_of_the_target_is_what_decides() -> None:
-    assert targets.get("ethos-u85").quantized and not targets.get("vgf").quantized
+    assert targets.get("ethos-u85").quantized
+    assert not targets.get("vgf").quantized

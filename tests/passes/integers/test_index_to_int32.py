@@ -84,7 +84,8 @@ def test_an_index_from_argmax_is_not_wrapped() -> None:
 
 def test_a_run_becomes_a_slice() -> None:
     result = lowerfix.apply(export(Rows(EVERY, [1, 2]), (torch.randn(3, 4, 5),)), target="vgf")
-    assert "slice" in str(result.graph) and "index" not in str(result.graph)
+    assert "slice" in str(result.graph)
+    assert "index" not in str(result.graph)
 
 
 DYNAMIC = {
@@ -97,9 +98,15 @@ DYNAMIC = {
 @pytest.mark.parametrize("form", DYNAMIC)
 def test_of_an_index_input_only_the_cast_stays_outside(form: str) -> None:
     x = torch.randn(3, 4, 5)
-    others = [(x, torch.tensor(i)) for i in ([0, 0, 0], [3, -4, -1], [-2, 2, 1])]  # index_select takes no negative ones
-    check_rewrite(DYNAMIC[form], (x, torch.tensor([0, 3, 1])), target="vgf", expect="index-to-int32",
-                  more_inputs=others[: 1 if form == "index_select" else 3], allowed_left=["_to_dim_order_copy"])  # fmt: skip
+    others = [(x, torch.tensor(i)) for i in ([0, 0, 0], [3, -4, -1], [-2, 2, 1])]
+    check_rewrite(
+        DYNAMIC[form],
+        (x, torch.tensor([0, 3, 1])),
+        target="vgf",
+        expect="index-to-int32",
+        more_inputs=others[: 1 if form == "index_select" else 3],  # index_select takes no negative ones
+        allowed_left=["_to_dim_order_copy"],
+    )
 
 
 @pytest.mark.parametrize("target", ["vgf", "ethos-u85"])
@@ -122,7 +129,8 @@ def test_an_int32_index_needs_no_cast() -> None:
     result = lowerfix.apply(
         export(lambda x, i: x[:, i], (torch.randn(3, 4), torch.tensor([0, -1], dtype=torch.int32))), target="vgf"
     )
-    assert "to.dtype" not in str(result.graph) and "index_select" in str(result.graph)
+    assert "to.dtype" not in str(result.graph)
+    assert "index_select" in str(result.graph)
 
 
 @pytest.mark.parametrize("index", [[0, 4], [-5, 0]])
@@ -142,7 +150,8 @@ def test_a_boolean_mask_is_declined_with_its_reason() -> None:
     program = export(Masked(), (torch.randn(4, 8),))
     assert str(lowerfix.apply(program, target="xnnpack", report=report).graph) == str(program.graph)
     [finding] = report.of("declined")
-    assert "depends on data" in finding.reason and "test_index_to_int32.py" in finding.source
+    assert "depends on data" in finding.reason
+    assert "test_index_to_int32.py" in finding.source
 
 
 def test_a_symbolic_size_is_declined_with_its_reason() -> None:
