@@ -28,6 +28,7 @@ class MergeCasts(Pass):
     """See the module's docstring."""
 
     id: ClassVar[str] = "merge-casts"
+    after: ClassVar[tuple[str, ...]] = ("fold-constants",)
     cleans_up: ClassVar[bool] = True
 
     def run(self, program: Program, context: Context) -> bool:

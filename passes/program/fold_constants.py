@@ -41,7 +41,7 @@ class FoldConstants(Pass):
     """
 
     id: ClassVar[str] = "fold-constants"
-    after: ClassVar[tuple[str, ...]] = ("strip-guards",)
+    after: ClassVar[tuple[str, ...]] = ("strip-guards", "out-of-place")
     cleans_up: ClassVar[bool] = True
 
     growth: int = 16 << 20

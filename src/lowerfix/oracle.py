@@ -125,7 +125,8 @@ class Question:
             else:
                 leaves, spec = tree_flatten((node.args, node.kwargs), is_leaf=lambda leaf: isinstance(leaf, Node))
                 text = ",".join(numbers[leaf] if isinstance(leaf, Node) else repr(leaf) for leaf in leaves)
-                lines.append(f"{node.target} {spec} {text}")
+                custom = {str(k): str(v) for k, v in node.meta.get("custom", {}).items()}
+                lines.append(f"{node.target} {spec} {text} {sorted(custom.items()) or ''}")
         if self.symbolic:
             lines.append(str(sorted((str(symbol), str(bounds)) for symbol, bounds in self.range_constraints.items())))
         return "\n".join(lines)
@@ -295,7 +296,7 @@ def _assemble(questions: list[Question]) -> ExportedProgram:
         for node in question.graph.nodes:
             if node.op == "call_function":
                 new = graph.node_copy(node, lambda old: mapping[old])
-                new.meta = {"val": node.meta["val"]}
+                new.meta = {"val": node.meta["val"], "custom": dict(node.meta.get("custom", {}))}
                 mapping[node] = new
         outputs.extend(mapping[leaf] for leaf in _question_outputs(question))
     graph.output(tuple(outputs))
@@ -372,7 +373,7 @@ def _is_boundary_cast(node: Node, nodes: set[Node], outputs: list[Node]) -> bool
 
 def _readable(reason: str) -> str:
     """A backend's reason on one line, without the schemas that Edge ops print."""
-    return re.sub(r"<EdgeOpOverload: ([\w.]+)>: schema = .*? -> [\w\[\], ()]*\w\)?", r"\1", " ".join(reason.split()))
+    return re.sub(r"<EdgeOpOverload: ([\w.]+)>: schema = .*?\) -> (?:\([^)]*\)|[\w\[\]]+)", r"\1", " ".join(reason.split()))
 
 
 def _example(node: Node) -> Any:

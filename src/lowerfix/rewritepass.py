@@ -93,15 +93,6 @@ class RewritePass(Pass):
         if now.taken:
             return self._corrected(match, now, program, context)
         refused = f"{context.target.name} does not take it whole ({now.reason})"
-        if context.target.quantized and program.stage is Stage.QUANTIZED and _is_float(match):
-            context.find(
-                self.id,
-                node,
-                Outcome.DORMANT,
-                f"{refused}, and the program is quantized already: apply lowerfix before prepare_pt2e, "
-                "or wrap the quantizer with lowerfix.wrap_quantizer",
-            )
-            return None, ""
         reasons = []
         for rewrite in self._serving(node):
             if rewrite.wrong:
@@ -114,6 +105,10 @@ class RewritePass(Pass):
                 continue
             left = f", all but {answer.reason}" if answer.refusals else ""
             return replacement, f"{refused}; it takes {_ops(replacement)}{left}"
+        if context.target.quantized and program.stage is Stage.QUANTIZED and _is_float(match):
+            advice = "apply lowerfix before prepare_pt2e, or wrap the quantizer with lowerfix.wrap_quantizer"
+            context.find(self.id, node, Outcome.DORMANT, f"{refused}, and the program is quantized already: {advice}")
+            return None, ""
         raise Decline(f"{refused}; {'; '.join(reasons)}")
 
     def _corrected(self, match: Match, now: Answer, program: Program, context: Context) -> tuple[Trace | None, str]:
@@ -219,10 +214,13 @@ def _question(match: Match, replacement: Trace | None, program: Program) -> Ques
             mapping[node].meta = {"val": node.meta["val"], "kind": kind}
         return mapping[node]
 
-    def copied(node: Node) -> Node:
-        mapping[node] = graph.node_copy(node, lambda old: mapping[old])
-        mapping[node].meta = {"val": node.meta["val"]}
-        return mapping[node]
+    def copied(node: Node, origin: Node | None = None) -> Node:
+        new = graph.node_copy(node, lambda old: mapping[old])
+        # "custom" holds what a quantizer noted about the node; splicing hands it on, so it is a part of the question.
+        custom = {key: value for key, value in (origin or node).meta.get("custom", {}).items() if key != "lowerfix"}
+        new.meta = {"val": node.meta["val"], "custom": custom}
+        mapping[node] = new
+        return new
 
     dequantized = [a.node for a in match.arguments if is_quantization_op(a.node.target) and "val" in a.node.meta]
     for argument in match.arguments:
@@ -240,7 +238,7 @@ def _question(match: Match, replacement: Trace | None, program: Program) -> Ques
             mapping[stand_in] = mapping[argument.node]
         for node in replacement.graph.nodes:
             if node.op == "call_function":
-                copied(node)
+                copied(node, match.node)
         output: Any = replacement.graph.output_node().args[0]
         outputs = [mapping[leaf] for leaf in (output if isinstance(output, (tuple, list)) else [output])]
     users = list(match.node.users)

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch.fx import Node
 
+_TOOLS = re.compile(r"[/\\](torch|torchao|executorch)[/\\]")
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in .*$', re.MULTILINE)
 
 
@@ -25,8 +26,8 @@ def _installed() -> tuple[str, ...]:
 def source_line(node: Node) -> str:
     """Return ``file:line`` of the last frame of the node's stack trace that lies outside installed packages.
 
-    The last frame of all is used where every frame is inside one (a third-party model), and an empty string where
-    the node carries no stack trace, as placeholders do.
+    Where every frame is inside one (a third-party model), it is the last frame outside torch and the tools that
+    quantize and lower. An empty string where there is none, as for placeholders.
     """
     trace = node.meta.get("stack_trace")
     if not isinstance(trace, str):
@@ -35,8 +36,10 @@ def source_line(node: Node) -> str:
     if not frames:
         return ""
     own = [frame for frame in frames if not frame[0].startswith(_installed())]
-    file, line = (own or frames)[-1]
-    return f"{file}:{line}"
+    models = [frame for frame in frames if not _TOOLS.search(frame[0])]
+    for frame in (own or models)[-1:]:
+        return ":".join(frame)
+    return ""
 
 
 def describe(node: Node) -> str:
