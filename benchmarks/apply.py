@@ -56,7 +56,9 @@ class Block(nn.Module):
         self.register_buffer("order", torch.arange(8).roll(number % 4 + 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.upsample(F.mish(self.linear(x))[:, self.order])
+        order = self.get_buffer("order")
+        result: Tensor = self.upsample(F.mish(self.linear(x))[:, order])
+        return result
 
 
 class Large(nn.Module):
@@ -69,7 +71,8 @@ class Large(nn.Module):
         self.upsample = nn.ConvTranspose1d(width, width // 16, 4, stride=2)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.upsample(self.layers(self.embedding(tokens)).transpose(1, 2))
+        result: Tensor = self.upsample(self.layers(self.embedding(tokens)).transpose(1, 2))
+        return result
 
 
 def chain(nodes: int) -> ExportedProgram:
@@ -135,7 +138,8 @@ def exponent(runs: list[dict[str, Any]]) -> float:
     """The slope of the least-squares line through log seconds over log nodes."""
     points = [(math.log(run["nodes"]), math.log(run["seconds"])) for run in runs]
     x_mean, y_mean = (sum(axis) / len(points) for axis in zip(*points, strict=True))
-    return sum((x - x_mean) * (y - y_mean) for x, y in points) / sum((x - x_mean) ** 2 for x, _ in points)
+    slope: float = sum((x - x_mean) * (y - y_mean) for x, y in points) / sum((x - x_mean) ** 2 for x, _ in points)
+    return slope
 
 
 def measure_here(kind: str, detail: str) -> dict[str, Any]:
