@@ -22,12 +22,14 @@ lint: .venv/installed ## Check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python docs/generate.py --check
 
 bench: .venv/installed-bench ## Run every script in benchmarks/
 	@set -e; for script in $(wildcard benchmarks/[a-z]*.py); do echo "== $$script"; $(BIN)/python "$$script"; done
 
-docs: $(if $(wildcard mkdocs.yml),.venv/installed-docs) ## Build the documentation into site/
-	$(if $(wildcard mkdocs.yml),$(BIN)/mkdocs build --strict,@echo "There is no mkdocs.yml yet.")
+docs: .venv/installed-docs ## Write the pages of the passes and build the documentation into site/
+	$(BIN)/python docs/generate.py
+	$(BIN)/mkdocs build --strict
 
 clean: ## Remove what the other targets made, .venv too
 	rm -rf .venv build dist site demo-output .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks src/*.egg-info

@@ -1,4 +1,4 @@
-"""Write docs/passes/: one page a pass, from its docstring, and the index. With --check, only say whether they are stale.
+"""Write docs/passes/: one page a pass, from its docstring, and the index. --check only says whether they are stale.
 
 Usage: python docs/generate.py [--check]
 """

@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
@@ -18,6 +18,9 @@ from lowerfix.rewriting import Trace
 from lowerfix.source import op_name, source_line
 from lowerfix.targets import Target
 
+if TYPE_CHECKING:
+    from lowerfix.rewritepass import RewritePass
+
 ATEN = frozenset({Stage.FLOAT, Stage.QUANTIZED})
 
 
@@ -31,6 +34,7 @@ class Context:
         report: where findings go.
         traces: what rewrites were traced to, by (rewrite, argument metadata).
         declines: the findings of this round that a later round may overtake.
+        rewrites: the pipeline's rewrite passes, for what a replacement needs rewritten itself.
     """
 
     target: Target
@@ -38,6 +42,7 @@ class Context:
     report: Report
     traces: dict[tuple[str, str], Trace | Exception] = field(default_factory=dict)
     declines: list[Finding] = field(default_factory=list)
+    rewrites: "tuple[RewritePass, ...]" = ()
 
     def find(self, pass_id: str, node: Node, outcome: Outcome, reason: str) -> None:
         """Add a finding about a node."""

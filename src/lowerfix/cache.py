@@ -53,9 +53,12 @@ class DiskCache:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=self._folder, suffix=".tmp")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"key": key, "value": value}, file)
-            os.replace(temporary, self._folder / f"{_digest(key)}.json")
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    json.dump({"key": key, "value": value}, file)
+                os.replace(temporary, self._folder / f"{_digest(key)}.json")
+            finally:
+                Path(temporary).unlink(missing_ok=True)
         except OSError:
             return
 

@@ -36,6 +36,9 @@ from lowerfix.rewriting import describe_value
 from lowerfix.source import op_name
 from lowerfix.targets import Target
 
+_MACHINE = (OSError, ImportError, MemoryError)
+"""Failures of this machine, not of the backend: they end the call, and are no answers to keep."""
+
 _IGNORED = ("getitem", "sym_size", "_assert", "quantize_per", "quantize_affine", "choose_qparams")
 _CASTS = ("_to_dim_order_copy", "_to_copy")
 
@@ -178,6 +181,8 @@ class Oracle:
         """Ask about several questions at once; where the backend dies on the batch, halve it to find out on which."""
         try:
             answers = self._probe_batch(questions)
+        except _MACHINE:
+            raise
         except Exception as error:
             if len(questions) == 1:
                 return [Answer(error=_first_line(error))]
@@ -186,7 +191,7 @@ class Oracle:
         if len(questions) > 1:
             # A partition is refused as a whole for what one of its ops does: ask again about the others alone.
             for index, answer in enumerate(answers):
-                if any("artition" in refusal.reason for refusal in answer.refusals):
+                if any("artition" in r.reason and r.reason != self.target.unexplained for r in answer.refusals):
                     answers[index] = self._probe([questions[index]])[0]
         return answers
 
@@ -219,6 +224,8 @@ class Oracle:
             return
         try:
             self._lower(self._prepare([questions[index] for index in chosen]), self.target.executable_partitioner())
+        except _MACHINE:
+            raise
         except Exception as error:
             if len(chosen) == 1:
                 yield chosen[0], _first_line(error)
@@ -244,9 +251,11 @@ class Oracle:
 
         with _quiet():
             users = set(program.graph_signature.user_inputs)
-            inputs = tuple(_example(node) for node in program.graph.nodes if node.name in users)
+            nodes = [node for node in program.graph.nodes if node.name in users]
+            inputs = tuple(map(_example, nodes))
+            shapes = tuple(_dynamic(node.meta["val"]) for node in nodes)
             module = prepare_pt2e(program.module(check_guards=False), self.target.quantizer())
-            return self.cleanup(torch.export.export(convert_pt2e(module), inputs))
+            return self.cleanup(torch.export.export(convert_pt2e(module), inputs, dynamic_shapes=shapes))
 
     def _read(self, edge: ExportedProgram, reasons: dict[str, str], questions: list[Question]) -> list[Answer]:
         answers = []
@@ -373,14 +382,28 @@ def _is_boundary_cast(node: Node, nodes: set[Node], outputs: list[Node]) -> bool
 
 def _readable(reason: str) -> str:
     """A backend's reason on one line, without the schemas that Edge ops print."""
-    return re.sub(r"<EdgeOpOverload: ([\w.]+)>: schema = .*?\) -> (?:\([^)]*\)|[\w\[\]]+)", r"\1", " ".join(reason.split()))
+    return re.sub(
+        r"<EdgeOpOverload: ([\w.]+)>: schema = .*?\) -> (?:\([^)]*\)|[\w\[\]]+)", r"\1", " ".join(reason.split())
+    )
 
 
 def _example(node: Node) -> Any:
     value = node.meta["val"]
     if isinstance(value, torch.Tensor):
-        return torch.zeros(tuple(int(size) for size in value.shape), dtype=value.dtype)
-    return value
+        return torch.zeros([_hint(size) for size in value.shape], dtype=value.dtype)
+    return _hint(value)
+
+
+def _hint(size: Any) -> Any:
+    """The size that a symbolic one had when the program was exported; reading it pins nothing."""
+    return size.node.hint if isinstance(size, torch.SymInt) else size
+
+
+def _dynamic(value: Any) -> Any:
+    """The dynamic shape of an input, as ``torch.export.export`` takes it."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    return {d: torch.export.Dim.AUTO for d, size in enumerate(value.shape) if isinstance(size, torch.SymInt)}
 
 
 def _first_line(error: BaseException) -> str:

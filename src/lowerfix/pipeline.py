@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -125,7 +126,8 @@ class Pipeline:
             if not any(stage in p.stages for p in self._passes):
                 return program, False
         working = Program(program)
-        context = Context(target, oracle_for(target, working.stage), report)
+        rewrites = tuple(p for p in self._passes if isinstance(p, RewritePass))
+        context = Context(target, oracle_for(target, working.stage), report, rewrites=rewrites)
         modified = self._until_settled(working, context)
         result = working.build()
         if isinstance(result, ExportedProgram) and any(map(self._serves_in_place, result.graph.nodes)):
@@ -159,23 +161,38 @@ class Pipeline:
         before: Pass | None = None
         for p in (p for p in self._passes if program.stage in p.stages):
             if isinstance(p, RewritePass) and not asked:
-                asked = True  # what all rewrites will want to know, in one probe
-                rewrites = [other for other in self._passes if isinstance(other, RewritePass)]
-                context.oracle.ask([question for r in rewrites for question in r.questions(program, context)])
+                asked = True
+                self._ask_at_once(program, context)
             if self._callback is not None:
                 self._callback(before, program, p)
-            try:
+            with _named(p):
                 if p.run(program, context):
                     program.check()
                     changed.append(p.id)
-            except LowerfixError as error:
-                raise LowerfixError(f"pass {p.id!r}: {error}") from error
-            except Exception as error:
-                raise LowerfixError(f"pass {p.id!r} failed: {type(error).__name__}: {error}") from error
             before = p
         if self._callback is not None:
             self._callback(before, program, None)
         return changed
+
+    @staticmethod
+    def _ask_at_once(program: Program, context: Context) -> None:
+        """Ask what all rewrites will want to know in one probe; each finds its answers in the oracle's memory then."""
+        questions = []
+        for p in context.rewrites:
+            with _named(p):
+                questions += p.questions(program, context)
+        context.oracle.ask(questions)
+
+
+@contextmanager
+def _named(p: Pass) -> Iterator[None]:
+    """Let every error that comes out of a pass say which one it was."""
+    try:
+        yield
+    except LowerfixError as error:
+        raise LowerfixError(f"pass {p.id!r}: {error}") from error
+    except Exception as error:
+        raise LowerfixError(f"pass {p.id!r} failed: {type(error).__name__}: {error}") from error
 
 
 _TOO_LATE = (

@@ -109,7 +109,7 @@ class Program:
         graph, _ = copy_graph(module.graph)
         self.graph_module = GraphModule(module, graph, class_name=type(module).__name__)
         self.graph_module.meta.update(module.meta)
-        self.graph_module.train(module.training)
+        self.graph_module.training = module.training
         self.stage = stage_of(graph)
         self._renamed: dict[str, str] = {}
         self._used_before: set[str] = {node.name for node in graph.nodes if node.users}
@@ -156,7 +156,9 @@ class Program:
             if node.name not in names:
                 names.add(node.name)
                 pending.extend(node.all_input_nodes)
-        return names
+        stored = {node.name: tensor for node in self.graph.nodes if (tensor := self._stored(node)) is not None}
+        changed = {_memory(stored[name]) for name in names if name in stored}
+        return names | {name for name, tensor in stored.items() if changed and _memory(tensor) in changed}
 
     @property
     def has_in_place_ops(self) -> bool:
@@ -164,8 +166,9 @@ class Program:
 
     def tensor(self, node: Node) -> torch.Tensor | None:
         """The tensor of a parameter, buffer or constant that nothing in the program changes; None for other nodes."""
-        if node.name in self.mutable:
-            return None
+        return None if node.name in self.mutable else self._stored(node)
+
+    def _stored(self, node: Node) -> torch.Tensor | None:
         value: Any = None
         if self.is_exported and node.op == "placeholder":
             spec = self._input_specs[node.name]
@@ -231,7 +234,7 @@ class Program:
         return node
 
     def _unused(self, name: str) -> str:
-        taken = {str(spec.target) for spec in self._input_specs.values()} if self.is_exported else set()
+        taken = {*self.state_dict, *self.constants} if self.is_exported else set()
         numbered = (f"{name}_{number}" for number in itertools.count(1))
         return next(
             candidate
@@ -276,7 +279,7 @@ class Program:
             graph, _ = copy_graph(self.graph)
             module = GraphModule(self.graph_module, graph, class_name=type(self.source).__name__)
             module.meta.update(self.graph_module.meta)
-            module.train(self.graph_module.training)
+            module.training = self.graph_module.training
             return module
         assert isinstance(self.source, ExportedProgram)
         graph, _ = copy_graph(self.graph)
@@ -374,6 +377,11 @@ def inherit_metadata(node: Node, original: Node, pass_id: str) -> None:
             node.meta[key] = original.meta[key]
     node.meta["from_node"] = [NodeSource(original, f"lowerfix.{pass_id}", NodeSourceAction.REPLACE)]
     node.meta["custom"] = {**original.meta.get("custom", {}), "lowerfix": pass_id}
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """What tensors that share memory have in common; 0 for one without memory of its own."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
 
 
 def _signature(value: Any) -> Any:

@@ -7,6 +7,7 @@ module with ``@rewrite`` functions.
 import difflib
 import importlib
 import pkgutil
+import re
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -33,7 +34,7 @@ def register(cls: type[Pass]) -> type[Pass]:
     if cls.__module__ == "passes" or cls.__module__.startswith("passes."):
         raise LowerfixError(f"{cls.__module__} has to be imported as lowerfix.{cls.__module__}")
     identifier = getattr(cls, "id", "")
-    if not identifier or identifier != kebab(identifier):
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", identifier):
         raise LowerfixError(f"pass {cls.__qualname__} needs a kebab-case id, got {identifier!r}")
     known = _registered.get(identifier)
     if known is not None and known is not cls:
@@ -48,7 +49,8 @@ def register_module(module: ModuleType) -> None:
         if isinstance(value, type) and issubclass(value, Pass) and value.__module__ == module.__name__:
             register(value)
     rewrites = declared(module.__name__)
-    if rewrites:
+    known = (cls for cls in _registered.values() if issubclass(cls, RewritePass))
+    if rewrites and not any(cls.rewrites == rewrites for cls in known):
         name = module.__name__.rpartition(".")[2]
         options: dict[str, Any] = {
             "id": kebab(name),

@@ -9,7 +9,7 @@ from torch.fx import Graph, Node
 from lowerfix.base import Context, Pass
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.oracle import Answer, Question
-from lowerfix.program import CASTS, Program, Stage, is_quantization_op
+from lowerfix.program import CASTS, Program, Stage, is_quantization_op, mutated_arguments
 from lowerfix.report import Outcome
 from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, splice, trace
 from lowerfix.source import describe, op_name
@@ -81,13 +81,15 @@ class RewritePass(Pass):
             raise known
         return known
 
-    def _choose(self, match: Match, program: Program, context: Context) -> tuple[Trace | None, str]:
+    def _choose(self, match: Match, program: Program, context: Context, depth: int = 0) -> tuple[Trace | None, str]:
         """The replacement to use and why; None where the op is fine as it is.
 
         Raises:
             Decline: with the reason, where the backend refuses the op and no alternative serves.
         """
         node = match.node
+        if mutated_arguments(node):
+            raise Decline("it works in place, and a replacement would lose what it changes")
         question = _question(match, None, program)
         [now] = context.oracle.ask([question])
         if now.taken:
@@ -99,7 +101,7 @@ class RewritePass(Pass):
                 continue
             try:
                 replacement = self._trace(rewrite, match, context)
-                replacement, answer = self._accepted(match, replacement, now, program, context)
+                replacement, answer = self._accepted(match, replacement, now, program, context, depth)
             except Decline as decline:
                 reasons.append(f"{rewrite.name}: {decline.reason}")
                 continue
@@ -132,7 +134,7 @@ class RewritePass(Pass):
         self, match: Match, replacement: Trace, now: Answer, program: Program, context: Context, depth: int = 0
     ) -> tuple[Trace, Answer]:
         """The replacement in a form that the backend accepts, its own ops rewritten where that is needed."""
-        if program.has_in_place_ops and aliases_input(replacement):
+        if aliases_input(replacement) and program.has_in_place_ops:
             raise Decline("its replacement would share memory with an argument, and the program has in-place ops")
         [answer] = context.oracle.ask([_question(match, replacement, program)])
         if answer.accepts_in_place_of(now):
@@ -154,19 +156,18 @@ def _ops(replacement: Trace) -> str:
 
 def _expand(replacement: Trace, context: Context, program: Program, depth: int) -> Trace | None:
     """The same replacement with those of its ops rewritten that another rewrite serves; None where none is."""
-    from lowerfix import registry
-
     graph = Graph()
     mapping: dict[Node, Node] = {}
+    inner_constants: dict[Node, Any] = {}
     changed = False
     for node in replacement.graph.nodes:
-        inner = registry.serving(node.target) if node.op == "call_function" else []
+        inner = [p for p in context.rewrites if node.op == "call_function" and p._serving(node)]
         chosen: Trace | None = None
         if inner:
             match = Match.of(node, _Inner())  # type: ignore[arg-type]
             for other in inner:
                 try:
-                    chosen, _ = other._choose(match, program, context)
+                    chosen, _ = other._choose(match, program, context, depth + 1)
                     break
                 except Decline:
                     continue
@@ -176,8 +177,9 @@ def _expand(replacement: Trace, context: Context, program: Program, depth: int) 
         changed = True
         for placeholder, argument in zip(chosen.placeholders, match.arguments, strict=True):
             mapping[placeholder] = mapping[argument.node]
+        inner_constants.update(chosen.constants)
         for traced in chosen.graph.nodes:
-            if traced.op == "call_function":
+            if traced.op in ("call_function", "get_attr"):
                 mapping[traced] = graph.node_copy(traced, lambda old: mapping[old])
         output = chosen.graph.output_node().args[0]
         if not isinstance(output, Node):
@@ -186,7 +188,13 @@ def _expand(replacement: Trace, context: Context, program: Program, depth: int) 
     if not changed:
         return None
     graph.eliminate_dead_code()
-    return Trace(graph, replacement.rewrite, [node for node in graph.nodes if node.op == "placeholder"])
+    constants = {**replacement.constants, **inner_constants}
+    return Trace(
+        graph,
+        replacement.rewrite,
+        [node for node in graph.nodes if node.op == "placeholder"],
+        {mapping[node]: tensor for node, tensor in constants.items() if mapping[node] in graph.nodes},
+    )
 
 
 class _Inner:
@@ -236,6 +244,8 @@ def _question(match: Match, replacement: Trace | None, program: Program) -> Ques
     else:
         for stand_in, argument in zip(replacement.placeholders, match.arguments, strict=True):
             mapping[stand_in] = mapping[argument.node]
+        for node in replacement.constants:
+            placeholder(node, "buffer")
         for node in replacement.graph.nodes:
             if node.op == "call_function":
                 copied(node, match.node)

@@ -10,7 +10,7 @@ in place of the node. Metadata, signatures, constants and dead nodes are the eng
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -80,6 +80,11 @@ def rewrite(*targets: Any, cost: float = 1.0, wrong: str = "") -> Callable[[Func
     for target in targets:
         if not isinstance(target, torch._ops.OpOverload):
             raise LowerfixError(f"@rewrite takes op overloads such as torch.ops.aten.mish.default, got {target!r}")
+        if target._schema.is_mutable:
+            raise LowerfixError(
+                f"@rewrite takes functional ops, and {target} works in place; serve the functional form, "
+                "which the pass out-of-place makes of it"
+            )
 
     def declare(function: Function) -> Function:
         _declared.append(Rewrite(function, targets, cost, wrong))
@@ -169,6 +174,7 @@ class Argument:
 
 
 _NEVER_NEGATIVE = ("aten.argmax.default", "aten.argmin.default", "aten.relu.default")
+_INDEX_TYPES = (torch.int64, torch.int32, torch.bool, torch.uint8)
 _KEEPS_SIGN = (
     *CASTS,
     "aten.view.default",
@@ -191,7 +197,7 @@ def _never_negative(node: Node) -> bool:
     """
     while True:
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.is_complex():
+        if not isinstance(value, torch.Tensor) or value.dtype not in _INDEX_TYPES:
             return False
         name = op_name(node.target)
         if value.dtype in (torch.bool, torch.uint8) or name in _NEVER_NEGATIVE:
@@ -246,6 +252,7 @@ class Trace:
     graph: Graph
     rewrite: Rewrite
     placeholders: list[Node] = field(default_factory=list)
+    constants: dict[Node, torch.Tensor] = field(default_factory=dict)
 
 
 def trace(rewrite: Rewrite, match: Match) -> Trace:
@@ -260,6 +267,9 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
     if mode is None:
         raise Decline("it has no tensor argument")
 
+    wanted, spec = tree_flatten(expected)
+    layouts = [(_strides(v), v.is_contiguous()) if isinstance(v, torch.Tensor) else None for v in wanted]
+
     def run(*values: Any) -> Any:
         by_node = dict(zip((argument.node for argument in match.arguments), values, strict=True))
         known = tuple((by_node[argument.node], argument) for argument in match.arguments)
@@ -267,23 +277,25 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
         args, kwargs = tree_unflatten(leaves, match.spec)
         with _showing(known):
             result = rewrite.function(*args, **kwargs)
-        return tree_map(_with_strides_of, result, expected) if _same(result, expected) else result
+        if not _same(result, expected):
+            return result
+        laid_out = [_laid_out(v, layout) for v, layout in zip(tree_leaves(result), layouts, strict=True)]
+        return tree_unflatten(laid_out, spec)
 
     shape_env = mode.shape_env
-    guards = len(shape_env.guards) if shape_env is not None else 0
     try:
-        with mode, torch.no_grad():
+        with mode, torch.no_grad(), _without_mkldnn(), shape_env.error_on_new_guards() if shape_env else nullcontext():
             module = make_fx(run, pre_dispatch=True)(*(argument.value for argument in match.arguments))
     except (Decline, LowerfixError):
         raise
     except Exception as error:
+        guard = _guard(error)
+        if guard:
+            reason = f"the rewrite would assume {guard} of a symbolic size; export with that size constant"
+            raise Decline(reason) from error
         raise LowerfixError(
             f"rewrite {rewrite.name!r} failed on {describe(match.node)}: {type(error).__name__}: {error}"
         ) from error
-    if shape_env is not None and len(shape_env.guards) > guards:
-        guard = shape_env.guards[guards].expr
-        del shape_env.guards[guards:]
-        raise Decline(f"the rewrite would assume {guard} of a symbolic size; export with that size constant")
     graph = module.graph
     graph.eliminate_dead_code()
     produced = tree_map(lambda leaf: leaf.meta["val"] if isinstance(leaf, Node) else leaf, graph.output_node().args[0])
@@ -293,12 +305,11 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
             f"which returns {describe_value(expected)}"
         )
     result = Trace(graph, rewrite, [node for node in graph.nodes if node.op == "placeholder"])
-    for node in graph.nodes:  # a table made by the rewrite itself is a real tensor that the graph refers to by name
-        if node.op == "get_attr":
-            raise LowerfixError(
-                f"rewrite {rewrite.name!r} uses a tensor made outside of it, {node.target!r}: "
-                "make it inside, with torch.arange, torch.full or the like, and it is folded to a constant"
-            )
+    for node in graph.nodes:
+        if node.op == "get_attr":  # what torch.tensor(...) makes in a rewrite
+            tensor = getattr(module, str(node.target))
+            result.constants[node] = tensor
+            node.meta["val"] = mode.from_tensor(tensor, static_shapes=True)
     return result
 
 
@@ -315,18 +326,43 @@ def _same(produced: Any, expected: Any) -> bool:
     )
 
 
-def _with_strides_of(result: Any, expected: Any) -> Any:
+@contextmanager
+def _without_mkldnn() -> Iterator[None]:
+    """As export does: the choice of a kernel for a convolution asks for the size of the batch."""
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
+
+
+def _guard(error: BaseException | None) -> str:
+    """What was asked of a symbolic size, where that is why a trace failed."""
+    while error is not None:
+        if type(error).__name__ == "_ShapeEnvGuardError":
+            return str(error).rpartition("frozen: ")[2]
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+def _laid_out(result: Any, layout: Any) -> Any:
     """Lay the result out as the replaced op did, so that later views of it stay valid."""
-    if not isinstance(result, torch.Tensor) or _strides(result) == _strides(expected):
+    if not isinstance(result, torch.Tensor) or _strides(result) == layout[0]:
         return result
-    if expected.is_contiguous():
+    if layout[1]:
         return result.contiguous()
-    raise Decline(f"the replacement would have strides {result.stride()} instead of {expected.stride()}")
+    raise Decline(f"the replacement would have strides {result.stride()} instead of {layout[0]}")
 
 
 def _strides(tensor: torch.Tensor) -> list[Any]:
     """Strides of the dimensions where they matter, those of more than one element."""
-    return [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if not _is_one(size)]
+    return [_expression(step) for size, step in zip(tensor.shape, tensor.stride(), strict=True) if not _is_one(size)]
+
+
+def _expression(size: Any) -> Any:
+    """A symbolic size as an expression: comparing it is not traced, and asks for no guard."""
+    return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 def _is_one(size: Any) -> bool:
@@ -338,6 +374,8 @@ def splice(program: Program, match: Match, replacement: Trace, pass_id: str) -> 
     node = match.node
     arguments = [argument.node for argument in match.arguments]
     mapping: dict[Node, Node] = dict(zip(replacement.placeholders, arguments, strict=True))
+    for traced, tensor in replacement.constants.items():
+        mapping[traced] = program.add_tensor(tensor, f"{node.name}_constant", like=node, pass_id=pass_id)
     with program.graph.inserting_before(node):
         for traced in replacement.graph.nodes:
             if traced.op != "call_function":

@@ -32,9 +32,7 @@ def source_line(node: Node) -> str:
     trace = node.meta.get("stack_trace")
     if not isinstance(trace, str):
         return ""
-    frames = [(match["file"], match["line"]) for match in _FRAME.finditer(trace)]
-    if not frames:
-        return ""
+    frames = [(match["file"], match["line"]) for match in _FRAME.finditer(trace) if not match["file"].startswith("<")]
     own = [frame for frame in frames if not frame[0].startswith(_installed())]
     models = [frame for frame in frames if not _TOOLS.search(frame[0])]
     for frame in (own or models)[-1:]:
