@@ -16,7 +16,7 @@ import lowerfix
 from lowerfix import pipeline, targets
 from lowerfix.oracle import Answer, Oracle, Question, Refusal
 from lowerfix.program import Program, Stage
-from lowerfix.rewritepass import _question
+from lowerfix.rewritepass import _make_question
 from lowerfix.rewriting import Match
 from lowerfix.targets import Target
 
@@ -53,7 +53,7 @@ def questions(function: Callable[..., Any], *inputs: Tensor) -> list[Question]:
     exported = torch.export.export(Model(), inputs)
     program = Program(lowerfix.apply(exported, target="tosa-fp", only="strip-guards"))
     nodes = [node for node in program.graph.nodes if node.op == "call_function" and node.target is not aten.to.dtype]
-    return [_question(Match.of(node, program), None, program) for node in nodes]
+    return [_make_question(Match.of(node, program), None, program) for node in nodes]
 
 
 def question(function: Callable[..., Any], *inputs: Tensor) -> Question:

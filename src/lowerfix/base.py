@@ -10,11 +10,11 @@ from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.pass_base import PassResult
 from typing_extensions import Self
 
-from lowerfix.errors import LowerfixError
-from lowerfix.oracle import Oracle
+from lowerfix.errors import Decline, LowerfixError
+from lowerfix.oracle import Oracle, Question
 from lowerfix.program import Program, Stage
 from lowerfix.report import Finding, Outcome, Report
-from lowerfix.rewriting import Trace
+from lowerfix.rewriting import Match, Rewrite, Trace, trace
 from lowerfix.source import op_name, source_line
 from lowerfix.targets import Target
 
@@ -34,15 +34,39 @@ class Context:
         report: where findings go.
         traces: what rewrites were traced to, by (rewrite, argument metadata).
         declines: the findings of this round that a later round may overtake.
+        questions: those made already, by all that they depend on.
         rewrites: the pipeline's rewrite passes, for what a replacement needs rewritten itself.
     """
 
     target: Target
     oracle: Oracle
     report: Report
-    traces: dict[tuple[str, str], Trace | Exception] = field(default_factory=dict)
+    traces: dict[tuple[str, str], Trace | Decline] = field(default_factory=dict)
     declines: list[Finding] = field(default_factory=list)
+    questions: dict[tuple[Any, ...], Question] = field(default_factory=dict)
     rewrites: "tuple[RewritePass, ...]" = ()
+
+    def traced(self, name: str, rewrite: Rewrite, match: Match) -> Trace:
+        """What a rewrite makes of a match; equal matches are traced once.
+
+        Args:
+            name: stands for the rewrite, and for all that its function depends on beside the match.
+            rewrite: the rewrite.
+            match: the match.
+
+        Raises:
+            Decline: as the rewrite raised it.
+        """
+        key = (name, match.key)
+        if key not in self.traces:
+            try:
+                self.traces[key] = trace(rewrite, match)
+            except Decline as decline:
+                self.traces[key] = decline
+        known = self.traces[key]
+        if isinstance(known, Decline):
+            raise known
+        return known
 
     def find(self, pass_id: str, node: Node, outcome: Outcome, reason: str) -> None:
         """Add a finding about a node."""
@@ -92,6 +116,10 @@ class Pass(ABC):
     @abstractmethod
     def run(self, program: Program, context: Context) -> bool:
         """Rewrite ``program`` in place; return whether anything changed."""
+
+    def questions(self, program: Program, context: Context) -> list[Question]:
+        """What ``run`` will want to know of the backend; all passes' questions are asked in one probe."""
+        return []
 
     def __call__(self, program: ExportedProgram | GraphModule, target: str | Target | None = None) -> Result:
         """Run this pass alone, as pass managers do.

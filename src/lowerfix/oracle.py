@@ -10,11 +10,13 @@ Answers are kept in memory and on disk, keyed by the installed versions.
 
 import contextlib
 import copy
+import gc
 import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -116,7 +118,7 @@ class Question:
             for size in value.shape
         )
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The question as text, equal for questions that must get equal answers."""
         numbers: dict[Node, str] = {}
@@ -179,8 +181,9 @@ class Oracle:
 
     def _probe(self, questions: list[Question]) -> list[Answer]:
         """Ask about several questions at once; where the backend dies on the batch, halve it to find out on which."""
+        assembled = _assemble(questions)
         try:
-            answers = self._probe_batch(questions)
+            answers = self._partition(self._prepare(assembled), questions)
         except _MACHINE:
             raise
         except Exception as error:
@@ -188,17 +191,21 @@ class Oracle:
                 return [Answer(error=_first_line(error))]
             middle = len(questions) // 2
             return self._probe(questions[:middle]) + self._probe(questions[middle:])
-        if len(questions) > 1:
-            # A partition is refused as a whole for what one of its ops does: ask again about the others alone.
-            for index, answer in enumerate(answers):
-                if any("artition" in r.reason and r.reason != self.target.unexplained for r in answer.refusals):
-                    answers[index] = self._probe([questions[index]])[0]
+        lowerable = []
+        for index, answer in enumerate(answers):
+            reasons = [r.reason for r in answer.refusals if r.reason != self.target.unexplained]
+            if len(questions) > 1 and any("artition" in reason for reason in reasons):
+                # A partition is refused as a whole for what one of its ops does: ask about this one alone.
+                [answers[index]] = self._probe([questions[index]])
+            elif all(refusal.boundary_cast for refusal in answer.refusals):
+                lowerable.append(index)
+        for index, death in self._preprocess(questions, lowerable):
+            answers[index] = Answer(error=death)
         return answers
 
-    def _probe_batch(self, questions: list[Question]) -> list[Answer]:
-        """Partition one probe program; what was taken must then also survive the preprocess."""
+    def _partition(self, program: ExportedProgram, questions: list[Question]) -> list[Answer]:
+        """What the backend's partitioner takes of the probe program."""
         self.probes += 1
-        program = self._prepare(questions)
         partitioner = copy.copy(self.target.partitioner())
         original = partitioner.partition
 
@@ -210,20 +217,17 @@ class Oracle:
         partitioner.partition = partition
         try:
             self._lower(program, partitioner)
-            raise AssertionError("the lowering never called the partitioner")
         except _Partitioned as stopped:
-            answers = stopped.answers
-        chosen = [i for i, answer in enumerate(answers) if all(r.boundary_cast for r in answer.refusals)]
-        for index, error in self._preprocess(questions, chosen):
-            answers[index] = Answer(error=error)
-        return answers
+            return stopped.answers
+        raise AssertionError("the lowering never called the partitioner")
 
     def _preprocess(self, questions: list[Question], chosen: list[int]) -> Iterator[tuple[int, str]]:
         """The questions among ``chosen`` that the backend dies on, short of the device's compiler, with the errors."""
         if not chosen:
             return
+        assembled = _assemble([questions[index] for index in chosen])
         try:
-            self._lower(self._prepare([questions[index] for index in chosen]), self.target.executable_partitioner())
+            self._lower(self._prepare(assembled), self.target.executable_partitioner())
         except _MACHINE:
             raise
         except Exception as error:
@@ -239,12 +243,18 @@ class Oracle:
         from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
         config = EdgeCompileConfig(_check_ir_validity=False)
-        with _quiet():
-            to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
+        from executorch.exir.backend.utils import is_same_node
 
-    def _prepare(self, questions: list[Question]) -> ExportedProgram:
+        try:
+            with _quiet():
+                to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
+        finally:
+            is_same_node.cache_clear()  # it would keep the probe, weights and all, for as long as the process lives
+            gc.collect()
+
+    def _prepare(self, assembled: ExportedProgram) -> ExportedProgram:
         """The probe program, as the target's flow would hand it to the lowering."""
-        program = self.cleanup(_assemble(questions))
+        program = self.cleanup(assembled)
         if not self.quantize:
             return program
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -266,6 +276,8 @@ class Oracle:
                 if "delegation_tag" in node.meta or any(part in name for part in _IGNORED):
                     continue
                 reason = reasons.get(node.name, self.target.unexplained)
+                if self.target.artefact and self.target.artefact in reason:
+                    continue
                 refusals.append(Refusal(name, _readable(reason), _is_boundary_cast(node, nodes, outputs)))
             answers.append(Answer(tuple(refusals)))
         return answers

@@ -160,7 +160,7 @@ class Pipeline:
         asked = False
         before: Pass | None = None
         for p in (p for p in self._passes if program.stage in p.stages):
-            if isinstance(p, RewritePass) and not asked:
+            if not p.cleans_up and not asked:
                 asked = True
                 self._ask_at_once(program, context)
             if self._callback is not None:
@@ -174,11 +174,10 @@ class Pipeline:
             self._callback(before, program, None)
         return changed
 
-    @staticmethod
-    def _ask_at_once(program: Program, context: Context) -> None:
-        """Ask what all rewrites will want to know in one probe; each finds its answers in the oracle's memory then."""
+    def _ask_at_once(self, program: Program, context: Context) -> None:
+        """Ask what all passes will want to know in one probe; each finds its answers in the oracle's memory then."""
         questions = []
-        for p in context.rewrites:
+        for p in self._passes:
             with _named(p):
                 questions += p.questions(program, context)
         context.oracle.ask(questions)

@@ -7,6 +7,7 @@ like a Python builtin (``input``) while the signature keeps the old names.
 import copy
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any
@@ -112,6 +113,7 @@ class Program:
         self.graph_module.training = module.training
         self.stage = stage_of(graph)
         self._renamed: dict[str, str] = {}
+        self._in_place: bool | None = None
         self._used_before: set[str] = {node.name for node in graph.nodes if node.users}
         if isinstance(source, ExportedProgram):
             self._signature = copy.copy(source.graph_signature)
@@ -162,7 +164,9 @@ class Program:
 
     @property
     def has_in_place_ops(self) -> bool:
-        return any(mutated_arguments(node) for node in self.graph.nodes)
+        if self._in_place is None:
+            self._in_place = any(mutated_arguments(node) for node in self.graph.nodes)
+        return self._in_place
 
     def tensor(self, node: Node) -> torch.Tensor | None:
         """The tensor of a parameter, buffer or constant that nothing in the program changes; None for other nodes."""
@@ -234,12 +238,12 @@ class Program:
         return node
 
     def _unused(self, name: str) -> str:
-        taken = {*self.state_dict, *self.constants} if self.is_exported else set()
+        stored = (self.state_dict, self.constants) if self.is_exported else ()
         numbered = (f"{name}_{number}" for number in itertools.count(1))
         return next(
             candidate
             for candidate in itertools.chain([name], numbered)
-            if candidate not in taken and not hasattr(self.graph_module, candidate)
+            if not any(candidate in names for names in stored) and not hasattr(self.graph_module, candidate)
         )
 
     # Edits ----------------------------------------------------------------------------------------------------------
@@ -253,6 +257,7 @@ class Program:
     def remove_dead(self) -> None:
         """Erase ops that nothing reads, and stored tensors that a rewrite left without a reader."""
         self.graph.eliminate_dead_code()
+        readers = Counter(spec.target for spec in self._input_specs.values()) if self.is_exported else Counter()
         for node in list(self.graph.nodes):
             if node.users or not (node.name in self._used_before or "lowerfix" in node.meta.get("custom", {})):
                 continue
@@ -263,7 +268,8 @@ class Program:
                 if spec.kind in _CONSTANT_KINDS and node.name not in self.mutable:
                     self.graph.erase_node(node)
                     del self._input_specs[node.name]
-                    if not any(other.target == spec.target for other in self._input_specs.values()):
+                    readers[spec.target] -= 1
+                    if not readers[spec.target]:
                         self.state_dict.pop(spec.target or "", None)
                         self.constants.pop(spec.target or "", None)
 
@@ -306,6 +312,7 @@ class Program:
         Raises:
             LowerfixError: for the first thing that is not so.
         """
+        self._in_place = None  # a pass has changed the graph
         try:
             self.graph.lint()
         except Exception as error:

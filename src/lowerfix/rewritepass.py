@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from torch.fx import Graph, Node
+from torch.fx.node import map_arg
 
 from lowerfix.base import Context, Pass
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.oracle import Answer, Question
 from lowerfix.program import CASTS, Program, Stage, is_quantization_op, mutated_arguments
 from lowerfix.report import Outcome
-from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, splice, trace
+from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, describe_value, splice
 from lowerfix.source import describe, op_name
 
 _DEEPEST = 4
@@ -40,10 +41,10 @@ class RewritePass(Pass):
                 match = Match.of(node, program)
             except Decline:
                 continue
-            questions.append(_question(match, None, program))
+            questions.append(question(match, None, program, context))
             for rewrite in self._serving(node):
                 try:
-                    questions.append(_question(match, self._trace(rewrite, match, context), program))
+                    questions.append(question(match, self._trace(rewrite, match, context), program, context))
                 except Decline:
                     continue
         return questions
@@ -70,16 +71,7 @@ class RewritePass(Pass):
         return [rewrite for rewrite in self.rewrites if node.target in rewrite.targets]
 
     def _trace(self, rewrite: Rewrite, match: Match, context: Context) -> Trace:
-        key = (f"{rewrite.module}.{rewrite.name}", match.key)
-        if key not in context.traces:
-            try:
-                context.traces[key] = trace(rewrite, match)
-            except Decline as decline:
-                context.traces[key] = decline
-        known = context.traces[key]
-        if isinstance(known, Exception):
-            raise known
-        return known
+        return context.traced(f"{rewrite.module}.{rewrite.name}", rewrite, match)
 
     def _choose(self, match: Match, program: Program, context: Context, depth: int = 0) -> tuple[Trace | None, str]:
         """The replacement to use and why; None where the op is fine as it is.
@@ -90,8 +82,7 @@ class RewritePass(Pass):
         node = match.node
         if mutated_arguments(node):
             raise Decline("it works in place, and a replacement would lose what it changes")
-        question = _question(match, None, program)
-        [now] = context.oracle.ask([question])
+        [now] = context.oracle.ask([question(match, None, program, context)])
         if now.taken:
             return self._corrected(match, now, program, context)
         refused = f"{context.target.name} does not take it whole ({now.reason})"
@@ -105,7 +96,7 @@ class RewritePass(Pass):
             except Decline as decline:
                 reasons.append(f"{rewrite.name}: {decline.reason}")
                 continue
-            left = f", all but {answer.reason}" if answer.refusals else ""
+            left = f"; of these only a cast stays on the CPU ({answer.reason})" if answer.refusals else ""
             return replacement, f"{refused}; it takes {_ops(replacement)}{left}"
         if context.target.quantized and program.stage is Stage.QUANTIZED and _is_float(match):
             advice = "apply lowerfix before prepare_pt2e, or wrap the quantizer with lowerfix.wrap_quantizer"
@@ -136,7 +127,7 @@ class RewritePass(Pass):
         """The replacement in a form that the backend accepts, its own ops rewritten where that is needed."""
         if aliases_input(replacement) and program.has_in_place_ops:
             raise Decline("its replacement would share memory with an argument, and the program has in-place ops")
-        [answer] = context.oracle.ask([_question(match, replacement, program)])
+        [answer] = context.oracle.ask([question(match, replacement, program, context)])
         if answer.accepts_in_place_of(now):
             return replacement, answer
         deeper = _expand(replacement, context, program, depth) if depth < _DEEPEST else None
@@ -207,12 +198,35 @@ class _Inner:
         return "input"
 
 
-def _question(match: Match, replacement: Trace | None, program: Program) -> Question:
-    """Ask about the matched op, or about its replacement, in its surroundings.
+def question(match: Match, replacement: Trace | None, program: Program, context: Context) -> Question:
+    """Ask about the matched op, or about its replacement, in its surroundings; equal questions are made once.
 
-    These are what support can hang on: the dequantize ops before it and the quantize ops after it in a quantized
-    program, and the casts that are all that reads it (Arm takes argmax only where it is read as int32).
+    The surroundings are what support can hang on: the dequantize ops before it and the quantize ops after it in a
+    quantized program, and the casts that are all that reads it (Arm takes argmax only where it is read as int32).
     """
+    around = [(n, a.node) for n, a in enumerate(match.arguments) if is_quantization_op(a.node.target)]
+    users = list(match.node.users)
+    if users and all(_belongs_to(user, match.node) for user in users):
+        around.extend((-1, user) for user in users)
+    key = (match.key, _noted(match.node), replacement, *((n, _described(node, program)) for n, node in around))
+    if key not in context.questions:
+        context.questions[key] = _make_question(match, replacement, program)
+    return context.questions[key]
+
+
+def _noted(node: Node) -> str:
+    """What a quantizer noted about a node."""
+    return str({key: value for key, value in node.meta.get("custom", {}).items() if key != "lowerfix"})
+
+
+def _described(node: Node, program: Program) -> str:
+    """A neighbour of the match as text, whatever the names of the nodes it reads."""
+    reads = [f"{program.kind(source)}{describe_value(source.meta.get('val'))}" for source in node.all_input_nodes]
+    args, kwargs = map_arg((node.args, node.kwargs), lambda _: None)
+    return f"{node.target}{args}{kwargs}{reads}{_noted(node)}"
+
+
+def _make_question(match: Match, replacement: Trace | None, program: Program) -> Question:
     graph = Graph()
     mapping: dict[Node, Node] = {}
 

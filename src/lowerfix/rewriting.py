@@ -238,14 +238,14 @@ class Match:
             raise Decline("it carries no fake value; re-export the program")
         return cls(node, tuple(arguments.values()), tuple(leaves), spec)
 
-    @property
+    @cached_property
     def key(self) -> str:
         positions = {argument.node: str(index) for index, argument in enumerate(self.arguments)}
         leaves = [f"%{positions[leaf]}" if isinstance(leaf, Node) else repr(leaf) for leaf in self.leaves]
         return f"{self.node.target}{self.spec}({','.join(leaves)}|{','.join(a.key for a in self.arguments)})"
 
 
-@dataclass
+@dataclass(eq=False)
 class Trace:
     """The ops that a rewrite put in place of a match, as a graph of their own."""
 

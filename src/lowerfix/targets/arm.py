@@ -27,6 +27,7 @@ class ArmTarget(Target):
     """What the Arm targets share: one quantizer configuration, and TOSA as the form that can be executed here."""
 
     requirements: ClassVar[tuple[Requirement, ...]] = TOSA
+    artefact: ClassVar[str] = "leading to an empty partition"
 
     def _compile_spec(self) -> Any:
         """ExecuTorch's compile spec of the device; it holds the TOSA specification that decides what is supported."""
