@@ -232,3 +232,38 @@ def test_a_question_tells_whether_it_is_symbolic() -> None:
     graph = Graph()
     graph.output((graph.placeholder("x"),))
     assert not Question(graph).symbolic
+
+
+def test_a_heavy_weight_is_answered_for_without_being_read(
+    own_cache: Path, oracle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probe holds weights of the program's sizes; what nobody touches takes no memory."""
+
+    class Tokens(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(1 << 14, 1 << 10)
+
+        def forward(self, ids: Tensor) -> Any:
+            return self.table(ids)
+
+    program = torch.export.export(Tokens(), (torch.tensor([[1, 2]]),))
+    working = Program(program)
+    match = Match.of(next(node for node in working.graph.nodes if node.op == "call_function"), working)
+    about = _make_question(match, None, working)
+    assert about.heavy
+    assert [n.meta["kind"] for n in about.lightened().graph.nodes if n.op == "placeholder"] == ["input", "input"]
+    assert "parameter" in about.key, "the question itself is about a parameter"
+    oracle("vgf")  # anew: nothing is known yet
+    lowered: list[bool] = []
+    lower = Oracle._lower
+
+    def watched(probe: torch.export.ExportedProgram, partitioner: Any) -> None:
+        lowered.append("TOSA" in type(partitioner).__name__ and bool(probe.state_dict))
+        lower(probe, partitioner)
+
+    monkeypatch.setattr(Oracle, "_lower", staticmethod(watched))
+    result = lowerfix.apply(program, target="vgf")
+    assert "aten.to.dtype" in str(result.graph)
+    assert lowered
+    assert not any(lowered), "the preprocess got a weight"

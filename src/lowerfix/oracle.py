@@ -38,6 +38,9 @@ from lowerfix.rewriting import describe_value
 from lowerfix.source import op_name
 from lowerfix.targets import Target
 
+HEAVY = 32 << 20
+"""Bytes from which on a constant is heavy."""
+
 _MACHINE = (OSError, ImportError, MemoryError)
 """Failures of this machine, not of the backend: they end the call, and are no answers to keep."""
 
@@ -118,6 +121,21 @@ class Question:
             for size in value.shape
         )
 
+    @property
+    def heavy(self) -> bool:
+        """Whether it has a constant that should not be read, let alone copied, to answer it."""
+        return any(map(_is_heavy, self.graph.nodes))
+
+    def lightened(self) -> "Question":
+        """The same question with heavy constants as inputs, which cost no memory; itself where there are none."""
+        if not self.heavy:
+            return self
+        graph = Graph()
+        graph.output(graph.graph_copy(self.graph, {}))
+        for new, old in zip(graph.nodes, self.graph.nodes, strict=True):
+            new.meta = {**old.meta, "kind": "input"} if _is_heavy(old) else dict(old.meta)
+        return Question(graph, self.range_constraints)
+
     @cached_property
     def key(self) -> str:
         """The question as text, equal for questions that must get equal answers."""
@@ -181,6 +199,8 @@ class Oracle:
 
     def _probe(self, questions: list[Question]) -> list[Answer]:
         """Ask about several questions at once; where the backend dies on the batch, halve it to find out on which."""
+        if self.quantize:  # which reads every weight
+            questions = [question.lightened() for question in questions]
         assembled = _assemble(questions)
         try:
             answers = self._partition(self._prepare(assembled), questions)
@@ -199,7 +219,8 @@ class Oracle:
                 [answers[index]] = self._probe([questions[index]])
             elif all(refusal.boundary_cast for refusal in answer.refusals):
                 lowerable.append(index)
-        for index, death in self._preprocess(questions, lowerable):
+        lowered = self._with_light_constants(questions, answers, lowerable)
+        for index, death in self._preprocess(lowered, sorted(lowered)):
             answers[index] = Answer(error=death)
         return answers
 
@@ -221,7 +242,21 @@ class Oracle:
             return stopped.answers
         raise AssertionError("the lowering never called the partitioner")
 
-    def _preprocess(self, questions: list[Question], chosen: list[int]) -> Iterator[tuple[int, str]]:
+    def _with_light_constants(
+        self, questions: list[Question], answers: list[Answer], chosen: list[int]
+    ) -> dict[int, Question]:
+        """The questions to lower, by their number. The preprocess copies constants several times, so a heavy one is an
+        input there; where the partitioner does not take it as such, its answer has to do."""
+        lowered = {index: questions[index] for index in chosen if not questions[index].heavy}
+        light = {index: questions[index].lightened() for index in chosen if questions[index].heavy}
+        if light:
+            asked = list(light.values())
+            for index, answer in zip(light, self._partition(self._prepare(_assemble(asked)), asked), strict=True):
+                if len(answer.refusals) <= len(answers[index].refusals):
+                    lowered[index] = light[index]
+        return lowered
+
+    def _preprocess(self, questions: dict[int, Question], chosen: list[int]) -> Iterator[tuple[int, str]]:
         """The questions among ``chosen`` that the backend dies on, short of the device's compiler, with the errors."""
         if not chosen:
             return
@@ -338,6 +373,13 @@ def _assemble(questions: list[Question]) -> ExportedProgram:
         module_call_graph=[ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))],
         constants=lifted,
     )
+
+
+def _is_heavy(node: Node) -> bool:
+    value = node.meta.get("val")
+    if node.op != "placeholder" or node.meta["kind"] == "input" or not isinstance(value, torch.Tensor):
+        return False
+    return bool(value.numel() * value.element_size() > HEAVY)
 
 
 _KINDS = {

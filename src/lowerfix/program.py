@@ -278,23 +278,19 @@ class Program:
     def build(self) -> ExportedProgram | GraphModule:
         """Make the finished program: of the type that was given, validated, with its signature in step.
 
+        The graph becomes the result's, so this is the last thing to do with a ``Program``.
+
         Raises:
             LowerfixError: if the result is not a valid program, or its inputs or outputs have changed.
         """
         if not self.is_exported:
-            graph, _ = copy_graph(self.graph)
-            module = GraphModule(self.graph_module, graph, class_name=type(self.source).__name__)
-            module.meta.update(self.graph_module.meta)
-            module.training = self.graph_module.training
-            return module
+            self.graph_module.recompile()
+            return self.graph_module
         assert isinstance(self.source, ExportedProgram)
-        graph, _ = copy_graph(self.graph)
-        module = GraphModule(self.graph_module, graph)
-        module.meta.update(self.graph_module.meta)
         try:
             return ExportedProgram(
-                root=module,
-                graph=graph,
+                root=self.graph_module,
+                graph=self.graph,
                 graph_signature=self._repaired_signature(),
                 state_dict=dict(self.state_dict),
                 range_constraints=dict(self.source.range_constraints),
