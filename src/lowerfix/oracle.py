@@ -38,7 +38,7 @@ from lowerfix.rewriting import describe_value
 from lowerfix.source import op_name
 from lowerfix.targets import Target
 
-HEAVY = 32 << 20
+HEAVY = 8 << 20
 """Bytes from which on a constant is heavy."""
 
 _MACHINE = (OSError, ImportError, MemoryError)

@@ -232,7 +232,7 @@ class Program:
                     name, tensor
                 )
                 node = self.graph.get_attr(name)
-        inherit_metadata(node, like, pass_id)
+        inherit_metadata(node, like, pass_id, origin(like, pass_id))
         mode = self.fake_mode
         node.meta["val"] = mode.from_tensor(tensor, static_shapes=True) if mode is not None else tensor
         return node
@@ -373,12 +373,20 @@ class Program:
                 raise LowerfixError(f"the rewritten program has other {side}: {now} instead of {before}")
 
 
-def inherit_metadata(node: Node, original: Node, pass_id: str) -> None:
-    """Give a new node the origin of the one it replaces, and note which pass made it."""
+def origin(original: Node, pass_id: str) -> NodeSource:
+    """The provenance of what a pass puts in place of a node."""
+    return NodeSource(original, f"lowerfix.{pass_id}", NodeSourceAction.REPLACE)
+
+
+def inherit_metadata(node: Node, original: Node, pass_id: str, source: NodeSource) -> None:
+    """Give a new node the origin of the one it replaces, and note which pass made it.
+
+    ``source`` is what :func:`origin` says, made once for all the nodes that replace one.
+    """
     for key in ("stack_trace", "nn_module_stack", "torch_fn", "source_fn_stack"):
         if key in original.meta:
             node.meta[key] = original.meta[key]
-    node.meta["from_node"] = [NodeSource(original, f"lowerfix.{pass_id}", NodeSourceAction.REPLACE)]
+    node.meta["from_node"] = [source]
     node.meta["custom"] = {**original.meta.get("custom", {}), "lowerfix": pass_id}
 
 

@@ -23,7 +23,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from lowerfix.errors import Decline, LowerfixError
-from lowerfix.program import CASTS, Program, inherit_metadata
+from lowerfix.program import CASTS, Program, inherit_metadata, origin
 from lowerfix.source import describe, op_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -376,6 +376,7 @@ def splice(program: Program, match: Match, replacement: Trace, pass_id: str) -> 
     mapping: dict[Node, Node] = dict(zip(replacement.placeholders, arguments, strict=True))
     for traced, tensor in replacement.constants.items():
         mapping[traced] = program.add_tensor(tensor, f"{node.name}_constant", like=node, pass_id=pass_id)
+    source = origin(node, pass_id)
     with program.graph.inserting_before(node):
         for traced in replacement.graph.nodes:
             if traced.op != "call_function":
@@ -383,7 +384,7 @@ def splice(program: Program, match: Match, replacement: Trace, pass_id: str) -> 
             new = program.graph.node_copy(traced, lambda old: mapping[old])
             value = traced.meta["val"]
             new.meta = {"val": value}
-            inherit_metadata(new, node, pass_id)
+            inherit_metadata(new, node, pass_id, source)
             mapping[traced] = new
     output: Any = replacement.graph.output_node().args[0]
     if isinstance(output, Node):
