@@ -307,13 +307,14 @@ class Oracle:
         for nodes, outputs in _split(edge, questions):
             refusals = []
             for node in (node for node in edge.graph.nodes if node in nodes):
-                name = op_name(node.target)
-                if "delegation_tag" in node.meta or any(part in name for part in _IGNORED):
+                if "delegation_tag" in node.meta or not computes(node):
                     continue
                 reason = reasons.get(node.name, self.target.unexplained)
                 if self.target.artefact and self.target.artefact in reason:
                     continue
-                refusals.append(Refusal(name, _readable(reason), _is_boundary_cast(node, nodes, outputs)))
+                refusals.append(
+                    Refusal(op_name(node.target), readable(reason), _is_boundary_cast(node, nodes, outputs))
+                )
             answers.append(Answer(tuple(refusals)))
         return answers
 
@@ -434,7 +435,12 @@ def _is_boundary_cast(node: Node, nodes: set[Node], outputs: list[Node]) -> bool
     return enters or leaves
 
 
-def _readable(reason: str) -> str:
+def computes(node: Node) -> bool:
+    """Whether a node of an Edge program is an op: not a getitem, a size, an assertion, a quantize or a dequantize."""
+    return not any(part in op_name(node.target) for part in _IGNORED)
+
+
+def readable(reason: str) -> str:
     """A backend's reason on one line, without the schemas that Edge ops print."""
     return re.sub(
         r"<EdgeOpOverload: ([\w.]+)>: schema = .*?\) -> (?:\([^)]*\)|[\w\[\]]+)", r"\1", " ".join(reason.split())

@@ -196,7 +196,8 @@ class Program:
             return "parameter"
         if self.is_exported and node.op == "placeholder":
             return "constant" if self._input_specs[node.name].kind is InputKind.CONSTANT_TENSOR else "buffer"
-        return "buffer" if str(node.target) in dict(self.graph_module.named_buffers()) else "constant"
+        owner, _, name = str(node.target).rpartition(".")
+        return "buffer" if name in self.graph_module.get_submodule(owner)._buffers else "constant"
 
     def stored_name(self, node: Node) -> str:
         """The name under which a parameter, buffer or constant is stored, ``encoder.weight``."""

@@ -297,6 +297,7 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
             f"rewrite {rewrite.name!r} failed on {describe(match.node)}: {type(error).__name__}: {error}"
         ) from error
     graph = module.graph
+    _merge_casts(graph)
     graph.eliminate_dead_code()
     produced = tree_map(lambda leaf: leaf.meta["val"] if isinstance(leaf, Node) else leaf, graph.output_node().args[0])
     if not _same(produced, expected):
@@ -311,6 +312,16 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
             result.constants[node] = tensor
             node.meta["val"] = mode.from_tensor(tensor, static_shapes=True)
     return result
+
+
+def _merge_casts(graph: Graph) -> None:
+    """Let equal casts of one tensor, such as of an index that is read twice, be one: it may stay on the CPU."""
+    seen: dict[tuple[Any, ...], Node] = {}
+    for node in graph.nodes:
+        if op_name(node.target) in CASTS:
+            first = seen.setdefault((node.target, node.args, str(node.kwargs)), node)
+            if first is not node:
+                node.replace_all_uses_with(first)
 
 
 def _same(produced: Any, expected: Any) -> bool:

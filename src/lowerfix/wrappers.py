@@ -1,6 +1,7 @@
 """Drop-in wrappers: the same quantizer or partitioner, with the rewrites done at the hook it already has."""
 
 import copy
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from torch.export import ExportedProgram
@@ -9,7 +10,9 @@ from torch.fx import GraphModule
 from lowerfix import targets
 from lowerfix.api import apply
 from lowerfix.errors import LowerfixError
-from lowerfix.report import Report
+from lowerfix.oracle import computes, readable
+from lowerfix.report import Finding, Outcome, Report
+from lowerfix.source import op_name, source_line
 from lowerfix.targets import Target
 
 Wrapped = TypeVar("Wrapped")
@@ -52,6 +55,7 @@ def wrap_partitioner(
 
     The copy has the class and the attributes of ``partitioner``, which is not changed.
     ``to_edge_transform_and_lower`` calls its ``transform_for_pre_decomposition``; that is where the rewrites are done.
+    Where a report is given, what ``partition`` then leaves on the CPU is added to it, with the backend's reason.
 
     Args:
         partitioner: for example a ``VgfPartitioner``.
@@ -72,7 +76,25 @@ def wrap_partitioner(
 
     wrapped = copy.copy(partitioner)
     wrapped.transform_for_pre_decomposition = transform_for_pre_decomposition  # type: ignore[attr-defined]
+    if report is not None:
+        wrapped.partition = _reporting(wrapped, target, report)  # type: ignore[attr-defined]
     return wrapped
+
+
+def _reporting(partitioner: Any, target: Target, report: Report) -> Callable[[ExportedProgram], Any]:
+    """The partitioner's own ``partition``, which reports what it leaves on the CPU."""
+    original = partitioner.partition
+
+    def partition(program: ExportedProgram) -> Any:
+        with target.rejections() as reasons:
+            result = original(program)
+        for node in program.graph.nodes:
+            if node.op == "call_function" and "delegation_tag" not in node.meta and computes(node):
+                reason = readable(reasons.get(node.name, target.unexplained))
+                report.add(Finding("", node.name, op_name(node.target), Outcome.LEFT, reason, source_line(node)))
+        return result
+
+    return partition
 
 
 def _hook(owner: Any, name: str, kind: str) -> Any:
