@@ -254,3 +254,49 @@ def test_what_the_backend_takes_is_left_alone(name: str, native: list[Any]) -> N
     result = lowerfix.apply(program, target=targets.get(name), report=report)
     assert set(native) <= set(ops(result))
     assert not {f"{op.name().replace('::', '.')}" for op in native} & {finding.op for finding in report.of("rewritten")}
+
+
+def test_threads_take_turns() -> None:
+    import threading
+
+    program = torch.export.export(nn.ConvTranspose1d(4, 4, 3).eval(), (torch.randn(1, 4, 8),))
+    expected = str(lowerfix.apply(program, target="tosa-fp").graph)
+    results: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(str(lowerfix.apply(program, target="tosa-fp").graph)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [expected] * 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": None}, "a target is a name"),
+        ({"skip": 3}, "skip takes the id of a pass"),
+        ({"only": [object()]}, "only takes the id of a pass"),
+        ({"pipeline": []}, "pipeline has to be a lowerfix.Pipeline"),
+        ({"report": {}}, "report has to be a lowerfix.Report"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
+    program = torch.export.export(nn.Mish(), (torch.randn(4),))
+    with pytest.raises(LowerfixError, match=message):
+        lowerfix.apply(program, **{"target": "tosa-fp", **options})
+
+
+def test_a_module_of_torch_fx_is_refused_and_says_what_to_do() -> None:
+    module = torch.fx.symbolic_trace(nn.Sequential(nn.Mish(), nn.ConvTranspose1d(4, 4, 3)))
+    with pytest.raises(LowerfixError, match=r"no ATen ops.*torch\.export\.export"):
+        lowerfix.apply(module, target="tosa-fp")
+
+
+def test_a_model_without_code_of_the_users_names_its_module() -> None:
+    report = Report()
+    program = torch.export.export(nn.Sequential(nn.ReLU(), nn.ConvTranspose1d(4, 4, 3)).eval(), (torch.randn(1, 4, 8),))
+    lowerfix.apply(program, target="tosa-fp", report=report)
+    assert {finding.source for finding in report} == {"module 1 (ConvTranspose1d)"}

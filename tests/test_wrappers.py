@@ -141,3 +141,10 @@ def test_what_stays_on_the_cpu_is_reported_with_the_backends_reason() -> None:
     assert "Not included" in finding.reason
     assert __file__ in finding.source
     assert "partition" not in vars(plain)
+
+
+def test_an_option_that_does_not_exist_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="skp"):
+        lowerfix.wrap_partitioner(targets.get("tosa-fp").partitioner(), target="tosa-fp", skp="mish")  # type: ignore[call-arg]
+    with pytest.raises(LowerfixError, match="did you mean 'mish'"):
+        lowerfix.wrap_partitioner(targets.get("tosa-fp").partitioner(), target="tosa-fp", skip="mishh")

@@ -6,11 +6,16 @@
 where ``z`` is above ``threshold``; there the formula differs by at most ``e^-threshold``, which for thresholds of 15
 and above (the default is 20) is below float32 rounding. For lower thresholds the branch is kept.
 
-**Why the backend needs it.** The comparison and ``where`` are not quantized on Ethos-U, and XNNPACK has no ``log1p``:
-there ``log(1 + .)`` serves, with an absolute error of at most half a unit in the last place of 1.
+**Why the backend needs it.** The comparison and ``where`` are not quantized on Ethos-U, and XNNPACK has no ``log1p``.
+There ``log1p(u) = log(w) + (u - (w - 1)) / w`` with ``w = 1 + u`` serves: the second term is the first-order
+correction for what was rounded off in ``w``, so small results keep their relative accuracy.
 
-**What it leaves alone.** ``beta`` that is not positive.
+**What it leaves alone.** A ``beta`` below 1e-3 or above 1e3, for which rounding is magnified; and a ``threshold``
+above ``log(max)`` of the type (88.7 in float32), with which PyTorch's own formula overflows to infinity.
 """
+
+import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -33,19 +38,27 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 @rewrite(aten.softplus.default, cost=2)
 def softplus_by_log(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """By ``log``, for backends without ``log1p``."""
-    return _softplus(x, beta, threshold, lambda y: torch.log(y + 1.0))
+    return _softplus(x, beta, threshold, _log1p)
 
 
-def _softplus(x: Tensor, beta: float, threshold: float, log1p: "type[Tensor] | object") -> Tensor:
+def _softplus(x: Tensor, beta: float, threshold: float, log1p: Callable[[Tensor], Tensor]) -> Tensor:
     if not x.is_floating_point():
         raise Decline(f"softplus of {x.dtype} is not defined")
-    beta, threshold = float(beta), float(threshold)
-    if beta <= 0:
-        raise Decline(f"beta is {beta}; the identity needs a positive one")
     y = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+    beta, threshold = float(beta), float(threshold)
+    if not 1e-3 <= beta <= 1e3:
+        raise Decline(f"beta is {beta}; between 1e-3 and 1e3 the identity holds within rounding")
+    largest = math.log(torch.finfo(y.dtype).max)
+    if not threshold <= largest:
+        raise Decline(f"with the threshold {threshold} PyTorch's own formula overflows above {largest:.1f}")
     z = y if beta == 1 else y * beta
-    tail = log1p(torch.exp(-z.abs()))  # type: ignore[operator]
-    result = torch.relu(y) + (tail if beta == 1 else tail * (1 / beta))
+    tail = log1p(torch.exp(-z.abs()))
+    result = torch.relu(y) + (tail if beta == 1 else tail / beta)
     if threshold < NEGLIGIBLE:
         result = torch.where(z > threshold, y, result)
     return result if result.dtype == x.dtype else result.to(x.dtype)
+
+
+def _log1p(u: Tensor) -> Tensor:
+    w = u + 1.0
+    return torch.log(w) + (u - (w - 1.0)) / w

@@ -13,8 +13,9 @@ count from the end: ``where(i < 0, i + n, i)``. A constant run ``a, a+1, ...`` i
 **Why the backend needs it.** TOSA has no int64, and its GATHER does not wrap negative indices; Arm's ``index.Tensor``
 refuses any dimension that is not indexed.
 
-**What it leaves alone.** Boolean masks, whose result has a size that depends on data. A constant index that is out of
-range is an error, as it is in PyTorch.
+**What it leaves alone.** Boolean masks, whose result has a size that depends on data. An index that is out of range is
+an error in PyTorch. A constant one is an error here too; a computed one is undefined on the device, and beyond int32
+it can be taken for another.
 """
 
 import math
@@ -130,4 +131,5 @@ def _check_range(index: Tensor, size: int, negative: bool) -> None:
     low, high = int(values.min()), int(values.max())
     if high >= size or low < (-size if negative else 0):
         worst = high if high >= size else low
-        raise LowerfixError(f"the constant index {worst} is out of range for a dimension of size {size}")
+        count = "" if negative or worst >= size else "; this op does not count from the end"
+        raise LowerfixError(f"the constant index {worst} is out of range for a dimension of size {size}{count}")

@@ -1,8 +1,8 @@
 """Turn an in-place op into its functional form where nothing can see the difference.
 
 **What it rewrites.** ``mish_(conv)`` becomes ``mish(conv)`` where the op before it made that tensor and nothing else
-reads it, for ops that a rewrite serves. ``detach_``, which export puts behind every ``torch.tensor(...)`` in a model's
-code, goes.
+reads it, for ops that a rewrite serves. ``detach`` and ``detach_``, which export puts behind every
+``torch.tensor(...)`` in a model's code, go.
 
 **The identity.** ``detach_`` changes what autograd knows and no value. In-place and functional forms return the same
 values; they differ in what happens to the argument, which nobody reads again.
@@ -39,7 +39,7 @@ class OutOfPlace(Pass):
 
         changed = False
         for node in list(program.graph.nodes):
-            if node.target is torch.ops.aten.detach_.default:
+            if node.target in (torch.ops.aten.detach_.default, torch.ops.aten.detach.default):
                 context.find(self.id, node, Outcome.REWRITTEN, "it concerns gradients only")
                 program.replace(node, node.args[0])
                 changed = True

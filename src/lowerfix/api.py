@@ -70,11 +70,10 @@ def apply(
             half-rewritten is ever returned.
     """
     target = targets.get(target)
+    pipeline = chosen(pipeline, skip, only)
     report = Report() if report is None else report
-    pipeline = Pipeline.default() if pipeline is None else pipeline
-    if only is not None:
-        pipeline = pipeline.only(*_ids(only))
-    pipeline = pipeline.without(*_ids(skip))
+    if not isinstance(report, Report):
+        raise LowerfixError(f"report has to be a lowerfix.Report, got a {type(report).__name__}")
     if isinstance(program, dict):
         return {name: _apply(one, target, pipeline, report, name) for name, one in program.items()}  # type: ignore[misc]
     return _apply(program, target, pipeline, report)
@@ -90,7 +89,15 @@ def _apply(
             "Next step: torch.export.export(model.eval(), example_inputs)"
         )
     module = program.graph_module if isinstance(program, ExportedProgram) else program
-    if target.quantized and stage_of(module.graph) is Stage.FLOAT:
+    stage = stage_of(module.graph)
+    ops = [node for node in module.graph.nodes if node.op.startswith("call_") and node.target != "_guards_fn"]
+    exported = any(isinstance(node.target, torch._ops.OperatorBase) for node in ops) or stage is not Stage.FLOAT
+    if ops and isinstance(program, GraphModule) and not exported:
+        raise LowerfixError(
+            "the GraphModule has no ATen ops; torch.fx.symbolic_trace made it, perhaps. "
+            "Next step: torch.export.export(model.eval(), example_inputs)"
+        )
+    if target.quantized and stage is Stage.FLOAT:
         report.add(Finding("", "", "", Outcome.DORMANT, _not_quantized(target)))
     for node in module.graph.nodes:
         if node.op == "call_function" and isinstance(node.target, torch._ops.HigherOrderOperator):
@@ -115,5 +122,18 @@ def _not_quantized(target: Target) -> str:
     )
 
 
-def _ids(value: str | Iterable[str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+def chosen(pipeline: Pipeline | None, skip: str | Iterable[str] | None, only: str | Iterable[str] | None) -> Pipeline:
+    """The passes that ``pipeline=``, ``skip=`` and ``only=`` leave; raises LowerfixError for what they cannot be."""
+    pipeline = Pipeline.default() if pipeline is None else pipeline
+    if not isinstance(pipeline, Pipeline):
+        raise LowerfixError(f"pipeline has to be a lowerfix.Pipeline, got a {type(pipeline).__name__}")
+    if only is not None:
+        pipeline = pipeline.only(*_ids(only, "only"))
+    return pipeline.without(*_ids(skip or (), "skip"))
+
+
+def _ids(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    ids = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (value,)
+    if not all(isinstance(identifier, str) for identifier in ids):
+        raise LowerfixError(f"{option} takes the id of a pass or several, got {value!r}")
+    return ids

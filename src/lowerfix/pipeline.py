@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -24,6 +25,9 @@ from lowerfix.targets import Target
 ROUNDS = 10
 """A pipeline that still changes the program after so many rounds has passes that undo each other."""
 
+_ONE_AT_A_TIME = threading.RLock()
+"""Tracing and ExecuTorch's lowering keep state for the whole process: two threads in them break each other."""
+
 Callback = Callable[[Pass | None, Program, Pass | None], None]
 
 
@@ -45,7 +49,7 @@ class Pipeline:
     """
 
     def __init__(self, passes: Iterable[Pass | str], callback: Callback | None = None) -> None:
-        self._passes = tuple(p if isinstance(p, Pass) else registry.get(p)() for p in passes)
+        self._passes = tuple(map(_made, passes))
         self._callback = callback
         self._check_order()
 
@@ -82,7 +86,7 @@ class Pipeline:
 
     def with_(self, new: Pass | str) -> "Pipeline":
         """The same pipeline with one pass more, at the end; a pass of the same id is replaced where it stands."""
-        added = new if isinstance(new, Pass) else registry.get(new)()
+        added = _made(new)
         if added.id in self.ids:
             return Pipeline((added if p.id == added.id else p for p in self._passes), self._callback)
         return Pipeline((*self._passes, added), self._callback)
@@ -116,7 +120,12 @@ class Pipeline:
         Raises:
             LowerfixError: where a pass fails or leaves something invalid; ``program`` is as it was.
         """
-        target = targets.get(target)
+        with _ONE_AT_A_TIME:
+            return self._run(program, targets.get(target), report)
+
+    def _run(
+        self, program: ExportedProgram | GraphModule, target: Target, report: Report
+    ) -> tuple[ExportedProgram | GraphModule, bool]:
         target.check_installed()
         stage = stage_of((program.graph_module if isinstance(program, ExportedProgram) else program).graph)
         if stage is Stage.EDGE:
@@ -181,6 +190,15 @@ class Pipeline:
             with _named(p):
                 questions += p.questions(program, context)
         context.oracle.ask(questions)
+
+
+def _made(p: Pass | str) -> Pass:
+    """A pass object, also by its id."""
+    if isinstance(p, Pass):
+        return p
+    if isinstance(p, str):
+        return registry.get(p)()
+    raise LowerfixError(f"a pipeline is made of pass objects and ids, got {p!r}")
 
 
 @contextmanager

@@ -286,8 +286,10 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
     try:
         with mode, torch.no_grad(), _without_mkldnn(), shape_env.error_on_new_guards() if shape_env else nullcontext():
             module = make_fx(run, pre_dispatch=True)(*(argument.value for argument in match.arguments))
-    except (Decline, LowerfixError):
+    except Decline:
         raise
+    except LowerfixError as error:
+        raise LowerfixError(f"{describe(match.node)}: {error}") from error
     except Exception as error:
         guard = _guard(error)
         if guard:

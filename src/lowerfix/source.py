@@ -27,16 +27,17 @@ def source_line(node: Node) -> str:
     """Return ``file:line`` of the last frame of the node's stack trace that lies outside installed packages.
 
     Where every frame is inside one (a third-party model), it is the last frame outside torch and the tools that
-    quantize and lower. An empty string where there is none, as for placeholders.
+    quantize and lower; where there is none (an ``nn.Sequential``), the path and the class of the module. An empty
+    string where nothing is known, as for placeholders.
     """
-    trace = node.meta.get("stack_trace")
-    if not isinstance(trace, str):
-        return ""
+    trace = str(node.meta.get("stack_trace") or "")
     frames = [(match["file"], match["line"]) for match in _FRAME.finditer(trace) if not match["file"].startswith("<")]
     own = [frame for frame in frames if not frame[0].startswith(_installed())]
     models = [frame for frame in frames if not _TOOLS.search(frame[0])]
     for frame in (own or models)[-1:]:
         return ":".join(frame)
+    for path, kind in list((node.meta.get("nn_module_stack") or {}).values())[-1:]:
+        return f"module {path or 'itself'} ({str(getattr(kind, '__name__', kind)).rpartition('.')[2]})"
     return ""
 
 

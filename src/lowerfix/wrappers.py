@@ -1,16 +1,17 @@
 """Drop-in wrappers: the same quantizer or partitioner, with the rewrites done at the hook it already has."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from lowerfix import targets
-from lowerfix.api import apply
+from lowerfix.api import apply, chosen
 from lowerfix.errors import LowerfixError
 from lowerfix.oracle import computes, readable
+from lowerfix.pipeline import Pipeline
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.source import op_name, source_line
 from lowerfix.targets import Target
@@ -19,7 +20,13 @@ Wrapped = TypeVar("Wrapped")
 
 
 def wrap_quantizer(
-    quantizer: Wrapped, *, target: str | Target, report: Report | None = None, **options: Any
+    quantizer: Wrapped,
+    *,
+    target: str | Target,
+    report: Report | None = None,
+    pipeline: Pipeline | None = None,
+    skip: str | Iterable[str] = (),
+    only: str | Iterable[str] | None = None,
 ) -> Wrapped:
     """A copy of a PT2E quantizer that rewrites the model before it is annotated.
 
@@ -31,16 +38,17 @@ def wrap_quantizer(
         quantizer: for example an ``EthosUQuantizer``.
         target: the target that the model is meant for.
         report: a report to fill.
-        options: as :func:`lowerfix.apply` takes them.
+        pipeline, skip, only: the passes to run, as :func:`lowerfix.apply` takes them.
 
     Raises:
-        LowerfixError: for an unknown target, or an object without ``transform_for_annotation``.
+        LowerfixError: for an unknown target or pass, or an object without ``transform_for_annotation``.
     """
     target = targets.get(target)
+    passes = chosen(pipeline, skip, only)
     original = _hook(quantizer, "transform_for_annotation", "a PT2E quantizer")
 
     def transform_for_annotation(model: GraphModule) -> GraphModule:
-        result: GraphModule = original(apply(model, target=target, report=report, **options))
+        result: GraphModule = original(apply(model, target=target, report=report, pipeline=passes))
         return result
 
     wrapped = copy.copy(quantizer)
@@ -49,7 +57,13 @@ def wrap_quantizer(
 
 
 def wrap_partitioner(
-    partitioner: Wrapped, *, target: str | Target, report: Report | None = None, **options: Any
+    partitioner: Wrapped,
+    *,
+    target: str | Target,
+    report: Report | None = None,
+    pipeline: Pipeline | None = None,
+    skip: str | Iterable[str] = (),
+    only: str | Iterable[str] | None = None,
 ) -> Wrapped:
     """A copy of a partitioner that rewrites the program before it is decomposed.
 
@@ -61,17 +75,18 @@ def wrap_partitioner(
         partitioner: for example a ``VgfPartitioner``.
         target: the target that the partitioner is for.
         report: a report to fill.
-        options: as :func:`lowerfix.apply` takes them.
+        pipeline, skip, only: the passes to run, as :func:`lowerfix.apply` takes them.
 
     Raises:
-        LowerfixError: for an unknown target, or an object without ``transform_for_pre_decomposition`` (executorch
-            before 1.5).
+        LowerfixError: for an unknown target or pass, or an object without ``transform_for_pre_decomposition``
+            (executorch before 1.5).
     """
     target = targets.get(target)
+    passes = chosen(pipeline, skip, only)
     original = _hook(partitioner, "transform_for_pre_decomposition", "a partitioner of executorch 1.5 or later")
 
     def transform_for_pre_decomposition(program: ExportedProgram) -> ExportedProgram:
-        result: ExportedProgram = original(apply(program, target=target, report=report, **options))
+        result: ExportedProgram = original(apply(program, target=target, report=report, pipeline=passes))
         return result
 
     wrapped = copy.copy(partitioner)

@@ -50,6 +50,10 @@ def get(name: str | Target) -> Target:
     """
     if isinstance(name, Target):
         return name
+    if not isinstance(name, str):
+        raise LowerfixError(
+            f"a target is a name or a lowerfix Target, got {name!r}. Known targets: {', '.join(names())}"
+        )
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     for entry_point in entry_points(group=GROUP, name=name):

@@ -30,6 +30,15 @@ def test_every_threshold_is_kept(form, beta: float, threshold: float) -> None:  
         torch.testing.assert_close(form(x, beta, threshold), expected, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
+@pytest.mark.parametrize("form", [softplus, softplus_by_log])
+@pytest.mark.parametrize("beta", [1.0, 1e-3, 1e3])
+def test_small_results_keep_their_relative_accuracy(form, beta: float) -> None:  # type: ignore[no-untyped-def]
+    x = torch.linspace(-80, -1, 500) / beta
+    exact = F.softplus(x.double(), beta)
+    # exp(z) itself has a relative error of |z| times a rounding.
+    assert float(((form(x, beta).double() - exact) / exact).abs().max()) < 80 * 2**-23
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_the_formula_holds_in_other_float_types(dtype: torch.dtype) -> None:
     x = torch.linspace(-30, 30, 1001).to(dtype)
@@ -37,12 +46,22 @@ def test_the_formula_holds_in_other_float_types(dtype: torch.dtype) -> None:
     torch.testing.assert_close(softplus(x), F.softplus(x), rtol=bound, atol=bound)
 
 
-def test_a_beta_that_is_not_positive_is_declined() -> None:
+@pytest.mark.parametrize(
+    ("beta", "threshold", "reason"),
+    [
+        (-1.0, 20.0, "beta is -1.0"),
+        (1e-40, 20.0, "beta is 1e-40"),
+        (1.0, 1e9, "overflows above 88.7"),
+        (1.0, float("inf"), "overflows above 88.7"),
+        (1.0, float("nan"), "overflows above 88.7"),
+    ],
+)
+def test_what_rounding_or_overflow_would_change_is_declined(beta: float, threshold: float, reason: str) -> None:
     report = lowerfix.Report()
-    program = export(lambda x: F.softplus(x, -1.0), (torch.randn(4),))
+    program = export(lambda x: F.softplus(x, beta, threshold), (torch.randn(4),))
     assert str(lowerfix.apply(program, target="xnnpack", report=report).graph) == str(program.graph)
     [finding] = report.of("declined")
-    assert "beta is -1.0" in finding.reason
+    assert reason in finding.reason
 
 
 def test_vgf_takes_it_as_it_is() -> None:
