@@ -14,7 +14,7 @@ from torch.fx import Graph
 
 import lowerfix
 from lowerfix import pipeline, targets
-from lowerfix.oracle import Answer, Oracle, Question, Refusal
+from lowerfix.oracle import HEAVY, Answer, Oracle, Question, Refusal
 from lowerfix.program import Program, Stage
 from lowerfix.rewritepass import _make_question
 from lowerfix.rewriting import Match
@@ -267,3 +267,13 @@ def test_a_heavy_weight_is_answered_for_without_being_read(
     assert "aten.to.dtype" in str(result.graph)
     assert lowered
     assert not any(lowered), "the preprocess got a weight"
+
+
+def test_what_dies_only_of_its_light_form_is_taken(own_cache: Path, oracle: Any) -> None:
+    """A transposed convolution cannot have its weight as an input; the answer is that of the real weight."""
+    oracle("vgf")
+    model = torch.nn.ConvTranspose1d(1024, 1024, 3).eval()
+    assert model.weight.nbytes > HEAVY
+    report = lowerfix.Report()
+    lowerfix.apply(torch.export.export(model, (torch.randn(1, 1024, 4),)), target="vgf", report=report)
+    assert {finding.pass_id for finding in report.of("rewritten")} == {"conv-transpose1d", "fold-constants"}

@@ -221,7 +221,10 @@ class Oracle:
                 lowerable.append(index)
         lowered = self._with_light_constants(questions, answers, lowerable)
         for index, death in self._preprocess(lowered, sorted(lowered)):
-            answers[index] = Answer(error=death)
+            if lowered[index] is not questions[index]:  # it may die only of the weight being an input
+                death = next((text for _, text in self._preprocess({index: questions[index]}, [index])), "")
+            if death:
+                answers[index] = Answer(error=death)
         return answers
 
     def _partition(self, program: ExportedProgram, questions: list[Question]) -> list[Answer]:
