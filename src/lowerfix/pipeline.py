@@ -134,17 +134,12 @@ class Pipeline:
                     report.add(Finding(p.id, "", "", Outcome.DORMANT, _TOO_LATE))
             if not any(stage in p.stages for p in self._passes):
                 return program, False
-        working = Program(program)
-        rewrites = tuple(p for p in self._passes if isinstance(p, RewritePass))
-        context = Context(target, oracle_for(target, working.stage), report, rewrites=rewrites)
-        modified = self._until_settled(working, context)
-        result = working.build()
+        result, modified, declines = self._settled(program, target, report)
         if isinstance(result, ExportedProgram) and any(map(self._serves_in_place, result.graph.nodes)):
             # It makes the in-place ops functional and decomposes nothing; done only where it is needed.
-            working = Program(result.run_decompositions({}))
-            modified = self._until_settled(working, context) or modified
-            result = working.build()
-        report.extend(context.declines)
+            result, _, declines = self._settled(result.run_decompositions({}), target, report)
+            modified = True
+        report.extend(declines)
         return result, modified
 
     def _serves_in_place(self, node: Node) -> bool:
@@ -154,13 +149,19 @@ class Pipeline:
             functional in rewrite.targets for p in self._passes if isinstance(p, RewritePass) for rewrite in p.rewrites
         )
 
-    def _until_settled(self, program: Program, context: Context) -> bool:
+    def _settled(
+        self, program: ExportedProgram | GraphModule, target: Target, report: Report
+    ) -> tuple[ExportedProgram | GraphModule, bool, list[Finding]]:
+        """The program once nothing changes any more, whether anything did, and the declines that stand."""
+        working = Program(program)
+        rewrites = tuple(p for p in self._passes if isinstance(p, RewritePass))
+        context = Context(target, oracle_for(target, working.stage), report, rewrites=rewrites)
         changed: list[str] = []
         for round_ in range(ROUNDS):
             context.declines.clear()  # the last round's are those that stand
-            changed = self._round(program, context)
+            changed = self._round(working, context)
             if not changed:
-                return round_ > 0
+                return working.build(), round_ > 0, context.declines
         raise LowerfixError(f"after {ROUNDS} rounds the program still changes, by {', '.join(changed)}")
 
     def _round(self, program: Program, context: Context) -> list[str]:
