@@ -1,6 +1,7 @@
 """What every pass is: the base class, its result, and the context it runs in."""
 
 import re
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -112,6 +113,13 @@ class Pass(ABC):
     cleans_up: ClassVar[bool] = False
 
     target: str | Target | None = None
+
+    def __post_init__(self) -> None:
+        # EXIR's pass managers hand the whole program to what they know as one of theirs, and its graph alone to others.
+        # Registering is enough; executorch takes seconds to import, and who has a pass manager has imported it.
+        base = getattr(sys.modules.get("executorch.exir.pass_base"), "ExportedProgramPassBase", None)
+        if base is not None:
+            base.register(Pass)
 
     @abstractmethod
     def run(self, program: Program, context: Context) -> bool:
