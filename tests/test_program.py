@@ -14,6 +14,7 @@ from torch.export import Dim, ExportedProgram
 from torch.utils._pytree import tree_leaves, tree_map
 
 import lowerfix
+from lowerfix import lowering
 from lowerfix.errors import LowerfixError
 from lowerfix.program import Program
 
@@ -485,3 +486,27 @@ def test_check_finds_a_graph_that_is_not_well_formed() -> None:
     add.append(mish)
     with pytest.raises(LowerfixError, match="not well-formed"):
         program.check()
+
+
+def test_a_program_that_an_earlier_lowering_has_emptied_says_so() -> None:
+    program = torch.export.export(nn.BatchNorm1d(4).eval(), (torch.randn(2, 4),))
+    del program.state_dict["running_mean"]
+    with pytest.raises(LowerfixError, match=r"lost its tensor 'running_mean'.*export the model again"):
+        lowerfix.apply(program, target="tosa-fp")
+
+
+def test_lowering_the_result_leaves_the_input_complete() -> None:
+    """ExecuTorch takes tensors out of the dicts of the program that it lowers."""
+
+    class Shifted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("order", torch.tensor([2, 0, 1]), persistent=False)
+
+        def forward(self, x: Tensor) -> Any:
+            return x[self.order] * 2
+
+    program = torch.export.export(Shifted(), (torch.randn(3, 4),))
+    before = {**program.state_dict, **program.constants}
+    lowering.lower(lowerfix.apply(program, target="tosa-fp"), "tosa-fp", compile=False)
+    assert {**program.state_dict, **program.constants}.keys() == before.keys()

@@ -104,7 +104,11 @@ class Program:
     """
 
     def __init__(self, source: ExportedProgram | GraphModule) -> None:
-        """Clone the graph of ``source``; tensors are shared, ``source`` itself is never changed."""
+        """Clone the graph of ``source``; tensors are shared, ``source`` itself is never changed.
+
+        Raises:
+            LowerfixError: if ``source`` lacks a tensor that its signature names.
+        """
         self.source = source
         module = source.graph_module if isinstance(source, ExportedProgram) else source
         graph, _ = copy_graph(module.graph)
@@ -123,7 +127,8 @@ class Program:
             self._output_specs = [copy.copy(spec) for spec in source.graph_signature.output_specs]
             self.state_dict: dict[str, Any] = dict(source.state_dict)
             self.constants: dict[str, Any] = dict(source.constants)
-        self.mutable = self._findmutable()
+            self._check_complete()
+        self.mutable = self._find_mutable()
         self.interface = self._interface()
 
     @property
@@ -146,7 +151,19 @@ class Program:
 
     # Constants ------------------------------------------------------------------------------------------------------
 
-    def _findmutable(self) -> set[str]:
+    def _check_complete(self) -> None:
+        for spec in self._input_specs.values():
+            if (
+                spec.kind in _CONSTANT_KINDS
+                and spec.target not in self.state_dict
+                and spec.target not in self.constants
+            ):
+                raise LowerfixError(
+                    f"the program has lost its tensor {spec.target!r}: ExecuTorch's lowering takes tensors out of the "
+                    "program that it is given. Next step: export the model again, and lower what lowerfix.apply returns"
+                )
+
+    def _find_mutable(self) -> set[str]:
         """Names of nodes whose tensor the program itself changes: mutated buffers and what in-place ops write to."""
         names = set()
         if isinstance(self.source, ExportedProgram):
