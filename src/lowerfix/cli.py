@@ -14,6 +14,7 @@ app = typer.Typer(
     help="Rewrite a torch.export program so that ExecuTorch hands the whole model to the accelerator.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,  # plain help needs no part of rich, and is there at once
     pretty_exceptions_enable=False,
 )
 

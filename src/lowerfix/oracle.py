@@ -13,6 +13,7 @@ import copy
 import gc
 import logging
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -281,13 +282,13 @@ class Oracle:
         from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
         config = EdgeCompileConfig(_check_ir_validity=False)
-        from executorch.exir.backend.utils import is_same_node
-
         try:
             with _quiet():
                 to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
         finally:
-            is_same_node.cache_clear()  # it would keep the probe, weights and all, for as long as the process lives
+            # A cache of executorch's would keep the probe, weights and all, for as long as the process lives.
+            cached = getattr(sys.modules.get("executorch.exir.backend.utils"), "is_same_node", None)
+            getattr(cached, "cache_clear", lambda: None)()
             gc.collect()
 
     def _prepare(self, assembled: ExportedProgram) -> ExportedProgram:
