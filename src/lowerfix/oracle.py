@@ -222,9 +222,7 @@ class Oracle:
                 lowerable.append(index)
         lowered = self._with_light_constants(questions, answers, lowerable)
         for index, death in self._preprocess(lowered, sorted(lowered)):
-            if lowered[index] is not questions[index]:  # it may die only of the weight being an input
-                death = next((text for _, text in self._preprocess({index: questions[index]}, [index])), "")
-            if death:
+            if lowered[index] is questions[index]:  # a light form may die only of its weight being an input
                 answers[index] = Answer(error=death)
         return answers
 
@@ -250,7 +248,7 @@ class Oracle:
         self, questions: list[Question], answers: list[Answer], chosen: list[int]
     ) -> dict[int, Question]:
         """The questions to lower, by their number. The preprocess copies constants several times, so a heavy one is an
-        input there; where the partitioner does not take it as such, its answer has to do."""
+        input there; where the backend does not take it as such, the partitioner's answer has to do."""
         lowered = {index: questions[index] for index in chosen if not questions[index].heavy}
         light = {index: questions[index].lightened() for index in chosen if questions[index].heavy}
         if light:
