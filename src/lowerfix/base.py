@@ -162,6 +162,3 @@ def kebab(name: str) -> str:
 def pascal(name: str) -> str:
     """``conv-transpose1d`` becomes ``ConvTranspose1d``."""
     return "".join(part[:1].upper() + part[1:] for part in re.split(r"[-_]", name))
-
-
-__all__ = ["ATEN", "Any", "Context", "Pass", "Result", "kebab", "pascal"]

@@ -36,6 +36,7 @@ from torch.utils._pytree import tree_leaves
 
 from lowerfix import targets
 from lowerfix.errors import LowerfixError
+from lowerfix.source import op_name as full_name
 from lowerfix.targets import Target
 
 if TYPE_CHECKING:
@@ -279,7 +280,7 @@ def captured_output() -> Iterator[Captured]:
 
 def op_name(node: Node) -> str:
     """The op of a node without dialect and default overload: `argmin`, `where.self`, `executorch_call_delegate`."""
-    name = str(getattr(node.target, "__name__", node.target))
+    name = full_name(node.target)
     return re.sub(r"^(aten|dim_order_ops|quantized_decomposed)\.", "", name).removesuffix(".default")
 
 

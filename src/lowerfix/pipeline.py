@@ -262,6 +262,3 @@ def _fingerprint(passes: Iterable[Pass]) -> str:
         if file is not None:
             content.update(Path(file).read_bytes())
     return content.hexdigest()
-
-
-__all__ = ["Pipeline", "oracle_for"]

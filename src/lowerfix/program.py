@@ -81,7 +81,7 @@ def mutated_arguments(node: Node) -> list[Node]:
     return mutated
 
 
-def copy_graph(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
+def copy_graph(graph: Graph) -> Graph:
     """Copy a graph with its node names; node metadata is copied one level deep, values are shared."""
     new = Graph(tracer_cls=graph._tracer_cls)
     new._codegen = copy.deepcopy(graph._codegen)
@@ -92,7 +92,7 @@ def copy_graph(graph: Graph) -> tuple[Graph, dict[Node, Node]]:
             copied.name = node.name
             new._graph_namespace.create_name(node.name, copied)
         mapping[node] = copied
-    return new, mapping
+    return new
 
 
 class Program:
@@ -111,7 +111,7 @@ class Program:
         """
         self.source = source
         module = source.graph_module if isinstance(source, ExportedProgram) else source
-        graph, _ = copy_graph(module.graph)
+        graph = copy_graph(module.graph)
         self.graph_module = GraphModule(module, graph, class_name=type(module).__name__)
         self.graph_module.meta.update(module.meta)
         self.graph_module.training = module.training
@@ -232,7 +232,7 @@ class Program:
         """
         tensor = tensor.detach()
         if parameter:
-            tensor = torch.nn.Parameter(tensor, requires_grad=tensor.requires_grad)
+            tensor = torch.nn.Parameter(tensor, requires_grad=False)
         first = next(iter(self.graph.nodes))
         with self.graph.inserting_before(first):
             name = self._unused(re.sub(r"\W", "_", name))
@@ -246,9 +246,10 @@ class Program:
                     kind, TensorArgument(name=node.name), name, None if parameter else True
                 )
             else:
-                setattr(self.graph_module, name, tensor) if parameter else self.graph_module.register_buffer(
-                    name, tensor
-                )
+                if parameter:
+                    setattr(self.graph_module, name, tensor)
+                else:
+                    self.graph_module.register_buffer(name, tensor)
                 node = self.graph.get_attr(name)
         inherit_metadata(node, like, pass_id, origin(like, pass_id))
         mode = self.fake_mode
@@ -299,7 +300,7 @@ class Program:
         The graph becomes the result's, so this is the last thing to do with a ``Program``.
 
         Raises:
-            LowerfixError: if the result is not a valid program, or its inputs or outputs have changed.
+            LowerfixError: if the result is not a valid program.
         """
         if not self.is_exported:
             self.graph_module.recompile()

@@ -182,7 +182,6 @@ def _expand(replacement: Trace, context: Context, program: Program, depth: int) 
     constants = {**replacement.constants, **inner_constants}
     return Trace(
         graph,
-        replacement.rewrite,
         [node for node in graph.nodes if node.op == "placeholder"],
         {mapping[node]: tensor for node, tensor in constants.items() if mapping[node] in graph.nodes},
     )

@@ -250,7 +250,6 @@ class Trace:
     """The ops that a rewrite put in place of a match, as a graph of their own."""
 
     graph: Graph
-    rewrite: Rewrite
     placeholders: list[Node] = field(default_factory=list)
     constants: dict[Node, torch.Tensor] = field(default_factory=dict)
 
@@ -307,7 +306,7 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
             f"rewrite {rewrite.name!r} returned {describe_value(produced)} for {describe(match.node)}, "
             f"which returns {describe_value(expected)}"
         )
-    result = Trace(graph, rewrite, [node for node in graph.nodes if node.op == "placeholder"])
+    result = Trace(graph, [node for node in graph.nodes if node.op == "placeholder"])
     for node in graph.nodes:
         if node.op == "get_attr":  # what torch.tensor(...) makes in a rewrite
             tensor = getattr(module, str(node.target))
