@@ -82,6 +82,14 @@ def adversarial(tensor: Tensor) -> Iterator[Tensor]:
     yield (flat * 1e-4).reshape(tensor.shape)
 
 
+def adversarial_inputs(inputs: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Input tuples in which one float input at a time is an :func:`adversarial` variant of what it was."""
+    for position, value in enumerate(inputs):
+        if isinstance(value, Tensor):
+            for variant in adversarial(value):
+                yield (*inputs[:position], variant, *inputs[position + 1 :])
+
+
 def assert_same(expected: Any, actual: Any, tolerance: float = 0.0) -> None:
     """Assert that two results are equal, NaN for NaN; floats within ``tolerance``, relative and absolute.
 
@@ -109,6 +117,7 @@ def check_rewrite(
     more_inputs: Iterable[Sequence[Any]] = (),
     allowed_left: Iterable[str] = (),
     lowered_tolerance: float = 1e-4,
+    lowered_inputs: Iterable[Sequence[Any]] = (),
     least_signal_to_noise: float = 20.0,
 ) -> Checked:
     """Export a model, rewrite it, lower it with the installed backend, execute it, and compare it with eager.
@@ -128,6 +137,8 @@ def check_rewrite(
         more_inputs: further input tuples to compare on.
         allowed_left: names of Edge ops that may stay on the CPU, such as the cast of an int64 input.
         lowered_tolerance: of the lowered float program against eager.
+        lowered_inputs: further input tuples to execute the lowered float program on, such as
+            :func:`adversarial_inputs`.
         least_signal_to_noise: of the lowered int8 program against eager, in dB.
 
     Raises:
@@ -148,9 +159,14 @@ def check_rewrite(
     again = apply(after, target=target)
     assert str(again.graph) == str(after.graph), "a second run changed the program again"
     _check_hooks(before, after, inputs, target, expected, tolerance)
-    lowered, ratio = _check_lowering(module, after, inputs, target, set(allowed_left), lowered_tolerance)
+    lowered, ratio = _check_lowering(module, after, inputs, target, set(allowed_left))
     if targets.get(target).quantized:
         assert ratio >= least_signal_to_noise, f"int8 differs from eager: {ratio:.1f} dB"
+    else:
+        for trial in (tuple(inputs), *map(tuple, lowered_inputs)):
+            with torch.no_grad():
+                eager = tree_leaves(module(*_copies(trial)))
+            assert_same(eager, list(lowering.execute(lowered, _copies(trial))), lowered_tolerance)
     return Checked(before, after, report, lowered, ratio)
 
 
@@ -162,10 +178,7 @@ def _check_numbers(
     tolerance: float,
 ) -> None:
     rewritten = after.module(check_guards=False)
-    trials = [tuple(inputs), *map(tuple, more_inputs)]
-    for position, value in enumerate(inputs):
-        if isinstance(value, Tensor):
-            trials.extend((*inputs[:position], v, *inputs[position + 1 :]) for v in adversarial(value))
+    trials = [tuple(inputs), *map(tuple, more_inputs), *adversarial_inputs(inputs)]
     with torch.no_grad():
         for trial in trials:
             assert_same(module(*_copies(trial)), rewritten(*_copies(trial)), tolerance)
@@ -224,7 +237,6 @@ def _check_lowering(
     inputs: Sequence[Any],
     target: str,
     allowed: set[str],
-    tolerance: float,
 ) -> tuple[lowering.Lowered, float]:
     program = after
     if targets.get(target).quantized and stage_of(after.graph) is Stage.FLOAT:
@@ -235,8 +247,6 @@ def _check_lowering(
     with torch.no_grad():
         eager = module(*_copies(inputs))
     outputs = lowering.execute(lowered, _copies(inputs))
-    if not targets.get(target).quantized:
-        assert_same(tree_leaves(eager), list(outputs), tolerance)
     return lowered, lowering.signal_to_noise([t.double() for t in tree_leaves(eager)], [t.double() for t in outputs])
 
 
@@ -248,4 +258,4 @@ def _copies(inputs: Sequence[Any]) -> list[Any]:
     return [value.clone() if isinstance(value, Tensor) else value for value in inputs]
 
 
-__all__ = ["Checked", "adversarial", "assert_same", "check_rewrite", "export"]
+__all__ = ["Checked", "adversarial", "adversarial_inputs", "assert_same", "check_rewrite", "export"]
