@@ -29,6 +29,7 @@ from torch.fx.traceback import NodeSource, NodeSourceAction
 from torch.utils._pytree import tree_leaves
 
 from lowerfix.errors import LowerfixError
+from lowerfix.ranges import Ranges
 from lowerfix.source import describe
 
 CASTS = ("aten.to.dtype", "aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
@@ -118,6 +119,7 @@ class Program:
         self.stage = stage_of(graph)
         self._renamed: dict[str, str] = {}
         self._in_place: bool | None = None
+        self._ranges: Ranges | None = None
         self._used_before: set[str] = {node.name for node in graph.nodes if node.users}
         if isinstance(source, ExportedProgram):
             self._signature = copy.copy(source.graph_signature)
@@ -184,6 +186,13 @@ class Program:
         if self._in_place is None:
             self._in_place = any(mutated_arguments(node) for node in self.graph.nodes)
         return self._in_place
+
+    @property
+    def ranges(self) -> Ranges:
+        """What is known of the program's integers; stays true while passes rewrite it."""
+        if self._ranges is None:
+            self._ranges = Ranges(self.tensor, self.has_in_place_ops)
+        return self._ranges
 
     def tensor(self, node: Node) -> torch.Tensor | None:
         """The tensor of a parameter, buffer or constant that nothing in the program changes; None for other nodes."""
@@ -327,7 +336,8 @@ class Program:
         Raises:
             LowerfixError: for the first thing that is not so.
         """
-        self._in_place = None  # a pass has changed the graph
+        if self._in_place:  # a pass has changed the graph, and perhaps made it functional
+            self._in_place = self._ranges = None
         try:
             self.graph.lint()
         except Exception as error:

@@ -11,6 +11,7 @@ from lowerfix.base import Context, Pass
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.oracle import Answer, Question
 from lowerfix.program import CASTS, Program, Stage, is_quantization_op, mutated_arguments
+from lowerfix.ranges import Ranges
 from lowerfix.report import Outcome
 from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, describe_value, splice
 from lowerfix.source import describe, op_name
@@ -189,6 +190,9 @@ def _expand(replacement: Trace, context: Context, program: Program, depth: int) 
 
 class _Inner:
     """Stands for the program when an op inside a replacement is matched: its arguments are all computed."""
+
+    def __init__(self) -> None:
+        self.ranges = Ranges()
 
     def tensor(self, node: Node) -> None:
         return None

@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.program import CASTS, Program, inherit_metadata, origin
+from lowerfix.ranges import Interval
 from lowerfix.source import describe, op_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -70,7 +71,7 @@ def rewrite(*targets: Any, cost: float = 1.0, wrong: str = "") -> Callable[[Func
             function declines for arguments that are computed rightly, and has a test that fails once upstream is right.
 
     The function gets the op's own arguments. It may look at shapes and dtypes, at the values of small constants through
-    :func:`constant`, and at what is known of computed indices through :func:`never_negative`; it raises
+    :func:`constant`, and at what is known of computed integers through :func:`bounds`; it raises
     :class:`~lowerfix.Decline` to leave the node alone. All functions of one file
     form one pass, whose id is the file's name in kebab-case.
 
@@ -126,10 +127,16 @@ def constant(tensor: torch.Tensor) -> Array | None:
 
 def never_negative(tensor: torch.Tensor) -> bool:
     """Whether an argument is known to hold no negative number, whatever the inputs are. For use inside a rewrite."""
-    values = constant(tensor)
-    if values is not None:
-        return bool((values >= 0).all())
-    return any(argument.never_negative for value, argument in _arguments.get() if value is tensor)
+    interval = bounds(tensor)
+    return interval is not None and interval.low >= 0
+
+
+def bounds(tensor: torch.Tensor) -> Interval | None:
+    """Between which numbers an integer or bool argument lies, whatever the inputs are. For use inside a rewrite.
+
+    None for other tensors than the op's own integer arguments. See :mod:`lowerfix.ranges`.
+    """
+    return next((argument.interval for value, argument in _arguments.get() if value is tensor), None)
 
 
 @contextmanager
@@ -146,16 +153,17 @@ def _showing(arguments: tuple[tuple[Any, "Argument"], ...]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Argument:
-    """What decides about one argument: its metadata, its kind (see ``Program.kind``), a small constant's content."""
+    """What decides about one argument: its metadata, its kind (see ``Program.kind``), what is known of its values."""
 
     node: Node
     value: Any
     constant: torch.Tensor | None
     kind: str
+    interval: Interval | None = None
 
     @property
     def key(self) -> str:
-        text = f"{self.kind}{describe_value(self.value)}{'>=0' if self.never_negative else ''}"
+        text = f"{self.kind}{describe_value(self.value)}{self.interval or ''}"
         content = self.shown
         return text if content is None else text + hashlib.sha256(content.tobytes()).hexdigest()[:16]
 
@@ -167,44 +175,6 @@ class Argument:
             return None
         array: Array = value.detach().cpu().numpy()
         return array
-
-    @cached_property
-    def never_negative(self) -> bool:
-        return _never_negative(self.node)
-
-
-_NEVER_NEGATIVE = ("aten.argmax.default", "aten.argmin.default", "aten.relu.default")
-_INDEX_TYPES = (torch.int64, torch.int32, torch.bool, torch.uint8)
-_KEEPS_SIGN = (
-    *CASTS,
-    "aten.view.default",
-    "aten.reshape.default",
-    "aten.unsqueeze.default",
-    "aten.squeeze.dim",
-    "aten.expand.default",
-    "aten.permute.default",
-    "aten.slice.Tensor",
-    "aten.select.int",
-    "aten.clone.default",
-)
-
-
-def _never_negative(node: Node) -> bool:
-    """Follow an integer through views and casts to an op that makes no negative ones.
-
-    ``abs`` is not among them: the absolute value of a type's minimum is that minimum. A narrowing cast could make a
-    positive number negative, but only one that is no index of a tensor: positions fit int32 here.
-    """
-    while True:
-        value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor) or value.dtype not in _INDEX_TYPES:
-            return False
-        name = op_name(node.target)
-        if value.dtype in (torch.bool, torch.uint8) or name in _NEVER_NEGATIVE:
-            return True
-        if name not in _KEEPS_SIGN or not isinstance(node.args[0], Node):
-            return False
-        node = node.args[0]
 
 
 def describe_value(value: Any) -> str:
@@ -233,7 +203,9 @@ class Match:
             if isinstance(leaf, Node) and leaf not in arguments:
                 if "val" not in leaf.meta:
                     raise Decline(f"its argument {leaf.name!r} carries no fake value; re-export the program")
-                arguments[leaf] = Argument(leaf, leaf.meta["val"], program.tensor(leaf), program.kind(leaf))
+                arguments[leaf] = Argument(
+                    leaf, leaf.meta["val"], program.tensor(leaf), program.kind(leaf), program.ranges.of(leaf)
+                )
         if "val" not in node.meta:
             raise Decline("it carries no fake value; re-export the program")
         return cls(node, tuple(arguments.values()), tuple(leaves), spec)
