@@ -214,7 +214,8 @@ def _sum(dtype: torch.dtype) -> Callable[..., Tensor]:
 
 
 def _fmod(x: Tensor, y: Any) -> Tensor:
-    return x - torch.div(x, y, rounding_mode="trunc") * y
+    quotient: Tensor = torch.div(x, y, rounding_mode="trunc")
+    return x - quotient * y
 
 
 def _floor_divide(x: Tensor, y: Any) -> Tensor:
@@ -224,7 +225,8 @@ def _floor_divide(x: Tensor, y: Any) -> Tensor:
 
 def _divide(x: Tensor, y: Any, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode is None:
-        return x / y
+        quotient: Tensor = x / y
+        return quotient
     if rounding_mode == "floor":
         return _floor_divide(x, y)
     return torch.where(x < 0, -_floor_divide(-x, y), _floor_divide(x, y))
