@@ -9,7 +9,7 @@ in place of the node. Metadata, signatures, constants and dead nodes are the eng
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -253,25 +253,8 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
         laid_out = [_laid_out(v, layout) for v, layout in zip(tree_leaves(result), layouts, strict=True)]
         return tree_unflatten(laid_out, spec)
 
-    shape_env = mode.shape_env
-    try:
-        with mode, torch.no_grad(), _without_mkldnn(), shape_env.error_on_new_guards() if shape_env else nullcontext():
-            module = make_fx(run, pre_dispatch=True)(*(argument.value for argument in match.arguments))
-    except Decline:
-        raise
-    except LowerfixError as error:
-        raise LowerfixError(f"{describe(match.node)}: {error}") from error
-    except Exception as error:
-        guard = _guard(error)
-        if guard:
-            reason = f"the rewrite would assume {guard} of a symbolic size; export with that size constant"
-            raise Decline(reason) from error
-        raise LowerfixError(
-            f"rewrite {rewrite.name!r} failed on {describe(match.node)}: {type(error).__name__}: {error}"
-        ) from error
+    module = record(run, [argument.value for argument in match.arguments], mode, match.node, rewrite.name)
     graph = module.graph
-    _merge_casts(graph)
-    graph.eliminate_dead_code()
     produced = tree_map(lambda leaf: leaf.meta["val"] if isinstance(leaf, Node) else leaf, graph.output_node().args[0])
     if not _same(produced, expected):
         raise LowerfixError(
@@ -285,6 +268,39 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
             result.constants[node] = tensor
             node.meta["val"] = mode.from_tensor(tensor, static_shapes=True)
     return result
+
+
+def record(function: Callable[..., Any], values: Sequence[Any], mode: Any, node: Node, name: str) -> GraphModule:
+    """Call a function on fake tensors and record the ATen ops it runs, composite ones whole.
+
+    Args:
+        function: takes ``values``, returns tensors.
+        values: fake tensors, symbolic sizes.
+        mode: the fake tensors' mode.
+        node: the node that the ops are to replace, for errors.
+        name: the function's name, for errors.
+
+    Raises:
+        Decline: as the function raised it, or where it would pin a symbolic size.
+        LowerfixError: if the function fails.
+    """
+    shape_env = mode.shape_env
+    try:
+        with mode, torch.no_grad(), _without_mkldnn(), shape_env.error_on_new_guards() if shape_env else nullcontext():
+            module: GraphModule = make_fx(function, pre_dispatch=True)(*values)
+    except Decline:
+        raise
+    except LowerfixError as error:
+        raise LowerfixError(f"{describe(node)}: {error}") from error
+    except Exception as error:
+        guard = _guard(error)
+        if guard:
+            reason = f"the rewrite would assume {guard} of a symbolic size; export with that size constant"
+            raise Decline(reason) from error
+        raise LowerfixError(f"rewrite {name!r} failed on {describe(node)}: {type(error).__name__}: {error}") from error
+    _merge_casts(module.graph)
+    module.graph.eliminate_dead_code()
+    return module
 
 
 def _merge_casts(graph: Graph) -> None:
