@@ -1,0 +1,1 @@
+"""Passes for complex numbers and Fourier transforms."""
