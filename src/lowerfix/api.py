@@ -26,6 +26,7 @@ def apply(
     pipeline: Pipeline | None = None,
     skip: str | Iterable[str] = (),
     only: str | Iterable[str] | None = None,
+    allow: str | Iterable[str] = (),
     report: Report | None = None,
 ) -> OneProgram: ...
 @overload
@@ -36,6 +37,7 @@ def apply(
     pipeline: Pipeline | None = None,
     skip: str | Iterable[str] = (),
     only: str | Iterable[str] | None = None,
+    allow: str | Iterable[str] = (),
     report: Report | None = None,
 ) -> dict[str, ExportedProgram]: ...
 def apply(
@@ -45,6 +47,7 @@ def apply(
     pipeline: Pipeline | None = None,
     skip: str | Iterable[str] = (),
     only: str | Iterable[str] | None = None,
+    allow: str | Iterable[str] = (),
     report: Report | None = None,
 ) -> ExportedProgram | GraphModule | dict[str, ExportedProgram]:
     """Rewrite a program so that the target's installed backend takes more of it, with the same numbers.
@@ -60,6 +63,8 @@ def apply(
         pipeline: the passes to run; all that are known where it is left out.
         skip: ids of passes to leave out.
         only: ids of the passes to run, and no others.
+        allow: ids of opt-in passes to run as well: those that change the program's interface, or its numbers by more
+            than rounding. What one that is not allowed would do is told in the report.
         report: a report to fill with what was rewritten, what was not, and why.
 
     Returns:
@@ -70,7 +75,7 @@ def apply(
             half-rewritten is ever returned.
     """
     target = targets.get(target)
-    pipeline = chosen(pipeline, skip, only)
+    pipeline = chosen(pipeline, skip, only, allow)
     report = Report() if report is None else report
     if not isinstance(report, Report):
         raise LowerfixError(f"report has to be a lowerfix.Report, got a {type(report).__name__}")
@@ -122,11 +127,21 @@ def _not_quantized(target: Target) -> str:
     )
 
 
-def chosen(pipeline: Pipeline | None, skip: str | Iterable[str] | None, only: str | Iterable[str] | None) -> Pipeline:
-    """The passes that ``pipeline=``, ``skip=`` and ``only=`` leave; raises LowerfixError for what they cannot be."""
+def chosen(
+    pipeline: Pipeline | None,
+    skip: str | Iterable[str] | None,
+    only: str | Iterable[str] | None,
+    allow: str | Iterable[str] = (),
+) -> Pipeline:
+    """The passes that ``pipeline=``, ``skip=``, ``only=`` and ``allow=`` leave.
+
+    Raises:
+        LowerfixError: for what they cannot be.
+    """
     pipeline = Pipeline.default() if pipeline is None else pipeline
     if not isinstance(pipeline, Pipeline):
         raise LowerfixError(f"pipeline has to be a lowerfix.Pipeline, got a {type(pipeline).__name__}")
+    pipeline = pipeline.allow(*_ids(allow or (), "allow"))
     if only is not None:
         pipeline = pipeline.only(*_ids(only, "only"))
     return pipeline.without(*_ids(skip or (), "skip"))

@@ -104,6 +104,7 @@ class Pass(ABC):
         stages: the stages at which the pass has something to do; at others it is dormant, and the report says so.
         retire_when: the upstream issue or release that makes the pass unnecessary.
         cleans_up: the pass asks the oracle nothing, and runs over its probes too.
+        opt_in: what the pass costs, where it does what the user has to ask for by ``allow=``; empty for all others.
     """
 
     id: ClassVar[str]
@@ -111,6 +112,7 @@ class Pass(ABC):
     stages: ClassVar[frozenset[Stage]] = ATEN
     retire_when: ClassVar[str] = ""
     cleans_up: ClassVar[bool] = False
+    opt_in: ClassVar[str] = ""
 
     target: str | Target | None = None
 
@@ -128,6 +130,14 @@ class Pass(ABC):
     def questions(self, program: Program, context: Context) -> list[Question]:
         """What ``run`` will want to know of the backend; all passes' questions are asked in one probe."""
         return []
+
+    def tell(self, program: Program, context: Context) -> None:
+        """Say what ``run`` would do, by :meth:`offer`; called instead of it where an opt-in pass is not allowed."""
+        return
+
+    def offer(self, node: Node, problem: str, context: Context) -> None:
+        """Add the finding that this opt-in pass would help with a node, how to allow it, and what it costs."""
+        context.find(self.id, node, Outcome.DECLINED, f'{problem}; allow="{self.id}" would help: {self.opt_in}')
 
     def __call__(self, program: ExportedProgram | GraphModule, target: str | Target | None = None) -> Result:
         """Run this pass alone, as pass managers do.

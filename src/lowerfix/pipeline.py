@@ -42,21 +42,26 @@ class Pipeline:
         callback: called as ``callback(before, program, after)`` between passes with the pass that has just run (None
             at the start), the working program, and the pass that runs next (None at the end). For printing, timing and
             viewers; it must not change the program.
+        offered: opt-in passes that do not run, and only tell what they would do.
 
     Raises:
         LowerfixError: for an unknown or repeated id, or an order that breaks a pass's ``after``; every broken pair is
             named.
     """
 
-    def __init__(self, passes: Iterable[Pass | str], callback: Callback | None = None) -> None:
+    def __init__(
+        self, passes: Iterable[Pass | str], callback: Callback | None = None, offered: Iterable[Pass | str] = ()
+    ) -> None:
         self._passes = tuple(map(_made, passes))
         self._callback = callback
+        self._offered = tuple(map(_made, offered))
         self._check_order()
 
     @classmethod
     def default(cls) -> "Pipeline":
-        """Every registered pass, ordered by their ``after`` and then by id."""
-        return cls(registry.get(identifier)() for identifier in _default_order())
+        """Every registered pass but the opt-in ones, which are offered; ordered by their ``after`` and then by id."""
+        passes = [registry.get(identifier)() for identifier in _default_order()]
+        return cls((p for p in passes if not p.opt_in), offered=(p for p in passes if p.opt_in))
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -73,27 +78,52 @@ class Pipeline:
 
     def without(self, *ids: str) -> "Pipeline":
         """The same pipeline less some passes."""
-        gone = {registry.get(identifier).id if identifier not in self.ids else identifier for identifier in ids}
-        return Pipeline((p for p in self._passes if p.id not in gone), self._callback)
+        gone = {identifier if identifier in self.ids else registry.get(identifier).id for identifier in ids}
+        return self._of((p for p in self._passes if p.id not in gone), (p for p in self._offered if p.id not in gone))
 
     def only(self, *ids: str) -> "Pipeline":
         """The named passes alone, in this pipeline's order."""
-        wanted = {registry.get(identifier).id if identifier not in self.ids else identifier for identifier in ids}
+        wanted = {identifier if identifier in self.ids else registry.get(identifier).id for identifier in ids}
         absent = sorted(wanted - set(self.ids))
         if absent:
-            raise LowerfixError(f"not in this pipeline: {', '.join(absent)}; it has {', '.join(self.ids)}")
-        return Pipeline((p for p in self._passes if p.id in wanted), self._callback)
+            opt_in = [p.id for p in self._offered if p.id in absent]
+            hint = f"; {', '.join(opt_in)} has to be allowed, by allow=" if opt_in else ""
+            raise LowerfixError(f"not in this pipeline: {', '.join(absent)}{hint}; it has {', '.join(self.ids)}")
+        return self._of((p for p in self._passes if p.id in wanted), ())
 
     def with_(self, new: Pass | str) -> "Pipeline":
         """The same pipeline with one pass more, at the end; a pass of the same id is replaced where it stands."""
         added = _made(new)
+        offered = [p for p in self._offered if p.id != added.id]
         if added.id in self.ids:
-            return Pipeline((added if p.id == added.id else p for p in self._passes), self._callback)
-        return Pipeline((*self._passes, added), self._callback)
+            return self._of((added if p.id == added.id else p for p in self._passes), offered)
+        return self._of((*self._passes, added), offered)
+
+    def allow(self, *ids: str) -> "Pipeline":
+        """The same pipeline with some opt-in passes, each where the default order has it.
+
+        Raises:
+            LowerfixError: for an id that is not an opt-in pass's, with those that are.
+        """
+        known = {identifier: cls for identifier, cls in registry.all_passes().items() if cls.opt_in}
+        passes = list(self._passes)
+        rank = {identifier: index for index, identifier in enumerate(_default_order())}
+        for identifier in dict.fromkeys(ids):
+            if identifier not in known:
+                raise LowerfixError(
+                    f"{identifier!r} is not an opt-in pass; those that can be allowed are {', '.join(known) or 'none'}"
+                )
+            if identifier not in (p.id for p in passes):
+                later = (n for n, p in enumerate(passes) if rank.get(p.id, len(rank)) > rank[identifier])
+                passes.insert(next(later, len(passes)), known[identifier]())
+        return self._of(passes, (p for p in self._offered if p.id not in ids))
 
     def with_callback(self, callback: Callback | None) -> "Pipeline":
         """The same pipeline with another callback."""
-        return Pipeline(self._passes, callback)
+        return Pipeline(self._passes, callback, self._offered)
+
+    def _of(self, passes: Iterable[Pass], offered: Iterable[Pass]) -> "Pipeline":
+        return Pipeline(passes, self._callback, offered)
 
     def _check_order(self) -> None:
         position = {identifier: index for index, identifier in enumerate(self.ids)}
@@ -161,6 +191,7 @@ class Pipeline:
             context.declines.clear()  # the last round's are those that stand
             changed = self._round(working, context)
             if not changed:
+                self._tell(working, context)
                 return working.build(), round_ > 0, context.declines
         raise LowerfixError(f"after {ROUNDS} rounds the program still changes, by {', '.join(changed)}")
 
@@ -191,6 +222,12 @@ class Pipeline:
             with _named(p):
                 questions += p.questions(program, context)
         context.oracle.ask(questions)
+
+    def _tell(self, program: Program, context: Context) -> None:
+        """Let the passes that are not allowed say what they would do."""
+        for p in (p for p in self._offered if program.stage in p.stages):
+            with _named(p):
+                p.tell(program, context)
 
 
 def _made(p: Pass | str) -> Pass:
@@ -237,7 +274,7 @@ def _default_order() -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def oracle_for(target: Target, stage: Stage) -> Oracle:
     """The oracle for programs at one stage; kept, so that what is known once is known for the whole process."""
-    passes = [cls() for cls in map(registry.get, _default_order()) if cls.cleans_up]
+    passes = [cls() for cls in map(registry.get, _default_order()) if cls.cleans_up and not cls.opt_in]
 
     def clean_up(program: ExportedProgram) -> ExportedProgram:
         """Run the passes that ask the oracle nothing, as the probe has to look like what will be lowered."""

@@ -57,6 +57,7 @@ def register_module(module: ModuleType) -> None:
             "rewrites": rewrites,
             "after": tuple(getattr(module, "AFTER", ("fold-constants",))),
             "retire_when": getattr(module, "RETIRE_WHEN", ""),
+            "opt_in": getattr(module, "OPT_IN", ""),
             "__module__": module.__name__,
             "__doc__": module.__doc__,
         }

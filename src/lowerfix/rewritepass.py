@@ -68,6 +68,15 @@ class RewritePass(Pass):
             program.remove_dead()
         return changed
 
+    def tell(self, program: Program, context: Context) -> None:
+        for node in self.matches(program):
+            try:
+                replacement, reason = self._choose(Match.of(node, program), program, context)
+            except Decline:
+                continue
+            if replacement is not None:
+                self.offer(node, reason.partition("; it takes ")[0], context)
+
     def _serving(self, node: Node) -> list[Rewrite]:
         return [rewrite for rewrite in self.rewrites if node.target in rewrite.targets]
 

@@ -119,6 +119,7 @@ def check_rewrite(
     lowered_tolerance: float = 1e-4,
     lowered_inputs: Iterable[Sequence[Any]] = (),
     least_signal_to_noise: float = 20.0,
+    allow: str | Iterable[str] = (),
 ) -> Checked:
     """Export a model, rewrite it, lower it with the installed backend, execute it, and compare it with eager.
 
@@ -140,6 +141,7 @@ def check_rewrite(
         lowered_inputs: further input tuples to execute the lowered float program on, such as
             :func:`adversarial_inputs`.
         least_signal_to_noise: of the lowered int8 program against eager, in dB.
+        allow: ids of opt-in passes to allow.
 
     Raises:
         AssertionError: for the first thing that does not hold.
@@ -149,17 +151,17 @@ def check_rewrite(
     before = export(module, inputs)
     text, names = str(before.graph), list(before.state_dict)
     report = Report()
-    after = apply(before, target=target, report=report)
+    after = apply(before, target=target, report=report, allow=allow)
     fired = {finding.pass_id for finding in report.of(Outcome.REWRITTEN)}
     assert expected <= fired, f"expected {sorted(expected - fired)} to fire; {report}"
     assert (str(before.graph), list(before.state_dict)) == (text, names), "the input program was changed"
 
     _check_numbers(module, after, inputs, more_inputs, tolerance)
     _check_program(after, before, inputs, tolerance)
-    again = apply(after, target=target)
+    again = apply(after, target=target, allow=allow)
     assert str(again.graph) == str(after.graph), "a second run changed the program again"
-    _check_hooks(before, after, inputs, target, expected, tolerance)
-    lowered, ratio = _check_lowering(module, after, inputs, target, set(allowed_left))
+    _check_hooks(before, after, inputs, target, expected, tolerance, allow)
+    lowered, ratio = _check_lowering(module, after, inputs, target, set(allowed_left), allow)
     if targets.get(target).quantized:
         assert ratio >= least_signal_to_noise, f"int8 differs from eager: {ratio:.1f} dB"
     else:
@@ -211,12 +213,13 @@ def _check_hooks(
     target: str,
     expected: set[str],
     tolerance: float,
+    allow: str | Iterable[str],
 ) -> None:
     """The other ways in lead to the same ops and numbers."""
     backend = targets.get(target)
-    wrapped = wrap_partitioner(backend.partitioner(), target=target)
+    wrapped = wrap_partitioner(backend.partitioner(), target=target, allow=allow)
     assert type(wrapped) is type(backend.partitioner())
-    module = apply(before.module(check_guards=False), target=target)
+    module = apply(before.module(check_guards=False), target=target, allow=allow)
     assert isinstance(module, GraphModule)
     with torch.no_grad():
         assert_same(before.module(check_guards=False)(*_copies(inputs)), module(*_copies(inputs)), tolerance)
@@ -227,7 +230,7 @@ def _check_hooks(
         assert single.modified
         assert single.exported_program is not None
         assert single.findings
-    quantizer = wrap_quantizer(backend.quantizer(), target=target)
+    quantizer = wrap_quantizer(backend.quantizer(), target=target, allow=allow)
     assert type(quantizer) is type(backend.quantizer())
 
 
@@ -237,10 +240,12 @@ def _check_lowering(
     inputs: Sequence[Any],
     target: str,
     allowed: set[str],
+    allow: str | Iterable[str],
 ) -> tuple[lowering.Lowered, float]:
     program = after
     if targets.get(target).quantized and stage_of(after.graph) is Stage.FLOAT:
-        program = apply(lowering.quantize(after, target, [tuple(_copies(inputs))]), target=target)
+        quantized = lowering.quantize(after, target, [tuple(_copies(inputs))])
+        program = apply(quantized, target=target, allow=allow)
     lowered = lowering.lower(program, target, compile=False)
     assert set(lowered.cpu_ops) <= allowed, f"left on the CPU: {lowered.cpu_ops}"
     assert lowered.delegates == 1, f"{lowered.delegates} delegates"

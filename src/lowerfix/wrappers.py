@@ -27,6 +27,7 @@ def wrap_quantizer(
     pipeline: Pipeline | None = None,
     skip: str | Iterable[str] = (),
     only: str | Iterable[str] | None = None,
+    allow: str | Iterable[str] = (),
 ) -> Wrapped:
     """A copy of a PT2E quantizer that rewrites the model before it is annotated.
 
@@ -38,13 +39,13 @@ def wrap_quantizer(
         quantizer: for example an ``EthosUQuantizer``.
         target: the target that the model is meant for.
         report: a report to fill.
-        pipeline, skip, only: the passes to run, as :func:`lowerfix.apply` takes them.
+        pipeline, skip, only, allow: the passes to run, as :func:`lowerfix.apply` takes them.
 
     Raises:
         LowerfixError: for an unknown target or pass, or an object without ``transform_for_annotation``.
     """
     target = targets.get(target)
-    passes = chosen(pipeline, skip, only)
+    passes = chosen(pipeline, skip, only, allow)
     original = _hook(quantizer, "transform_for_annotation", "a PT2E quantizer")
 
     def transform_for_annotation(model: GraphModule) -> GraphModule:
@@ -64,6 +65,7 @@ def wrap_partitioner(
     pipeline: Pipeline | None = None,
     skip: str | Iterable[str] = (),
     only: str | Iterable[str] | None = None,
+    allow: str | Iterable[str] = (),
 ) -> Wrapped:
     """A copy of a partitioner that rewrites the program before it is decomposed.
 
@@ -75,14 +77,14 @@ def wrap_partitioner(
         partitioner: for example a ``VgfPartitioner``.
         target: the target that the partitioner is for.
         report: a report to fill.
-        pipeline, skip, only: the passes to run, as :func:`lowerfix.apply` takes them.
+        pipeline, skip, only, allow: the passes to run, as :func:`lowerfix.apply` takes them.
 
     Raises:
         LowerfixError: for an unknown target or pass, or an object without ``transform_for_pre_decomposition``
             (executorch before 1.5).
     """
     target = targets.get(target)
-    passes = chosen(pipeline, skip, only)
+    passes = chosen(pipeline, skip, only, allow)
     original = _hook(partitioner, "transform_for_pre_decomposition", "a partitioner of executorch 1.5 or later")
 
     def transform_for_pre_decomposition(program: ExportedProgram) -> ExportedProgram:
