@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lowerfix.api import apply
+    from lowerfix.api import apply, compile_spec
     from lowerfix.errors import Decline, LowerfixError
     from lowerfix.pipeline import Pipeline
     from lowerfix.report import Finding, Outcome, Report
@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "apply": "api",
+    "compile_spec": "api",
     "Decline": "errors",
     "LowerfixError": "errors",
     "Pipeline": "pipeline",
@@ -39,6 +40,7 @@ __all__ = [
     "Pipeline",
     "Report",
     "apply",
+    "compile_spec",
     "wrap_partitioner",
     "wrap_quantizer",
 ]

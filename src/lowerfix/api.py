@@ -1,7 +1,7 @@
-"""``apply``: the call that users make."""
+"""``apply`` and ``compile_spec``: the calls that users make."""
 
 from collections.abc import Iterable
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import torch
 from torch.export import ExportedProgram
@@ -10,7 +10,7 @@ from torch.fx import GraphModule
 from lowerfix import targets
 from lowerfix.errors import LowerfixError
 from lowerfix.pipeline import Pipeline
-from lowerfix.program import Stage, stage_of
+from lowerfix.program import Stage, fake_tensors, stage_of
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.source import source_line
 from lowerfix.targets import Target
@@ -118,6 +118,32 @@ def _apply(
             )
     result, _ = pipeline.run(program, target, report)
     return result
+
+
+def compile_spec(
+    target: str | Target, program: ExportedProgram | GraphModule | dict[str, ExportedProgram] | None = None
+) -> Any:
+    """ExecuTorch's compile spec of a target, with the TOSA extensions that a program's dtypes need.
+
+    The default ``VgfCompileSpec()`` has no bfloat16, and leaves what computes in it on the CPU::
+
+        partitioner = VgfPartitioner(lowerfix.compile_spec("vgf", program))
+
+    Args:
+        target: as :func:`apply` takes it; ``"vgf+bf16"`` has the extension whatever the program is.
+        program: what will be lowered, or a dict by method name.
+
+    Returns:
+        a ``VgfCompileSpec``, ``EthosUCompileSpec`` or ``TosaCompileSpec``.
+
+    Raises:
+        LowerfixError: for an unknown target, an extension that it cannot have, or a target without a compile spec.
+    """
+    target = targets.get(target)
+    target.check_installed()
+    programs = program.values() if isinstance(program, dict) else [] if program is None else [program]
+    dtypes = {value.dtype for one in programs for node in one.graph.nodes for value in fake_tensors(node)}
+    return target.suited_to(dtypes).compile_spec()
 
 
 def _not_quantized(target: Target) -> str:

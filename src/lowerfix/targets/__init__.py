@@ -43,7 +43,8 @@ def names() -> list[str]:
 def get(name: str | Target) -> Target:
     """The target called `name`; a `Target` is returned as it is.
 
-    The bare names of the Ethos-U cores stand for `ethos-u55-128`, `ethos-u65-256` and `ethos-u85-256`.
+    The bare names of the Ethos-U cores stand for `ethos-u55-128`, `ethos-u65-256` and `ethos-u85-256`. A plus sign adds
+    an extension of the TOSA specification, as in `vgf+bf16`.
 
     Raises `LowerfixError` for a name nobody defines, with the known ones and the nearest, and for a target of
     another package that cannot be loaded.
@@ -58,6 +59,9 @@ def get(name: str | Target) -> Target:
         return _BUILT_IN[name]
     for entry_point in entry_points(group=GROUP, name=name):
         return _load(entry_point)
+    base, *extensions = name.split("+")
+    if extensions:
+        return get(base).with_extensions(*extensions)
     near = get_close_matches(name.lower(), names(), n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise LowerfixError(f"unknown target {name!r}. {hint}Known targets: {', '.join(names())}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -74,6 +74,23 @@ class Target(ABC):
     @abstractmethod
     def quantizer(self) -> Quantizer:
         """A new PT2E quantizer: symmetric int8, per-channel weights, for the whole model."""
+
+    def compile_spec(self) -> Any:
+        """ExecuTorch's compile spec of the backend; raises `LowerfixError` for a backend that has none."""
+        raise LowerfixError(f"target {self.name!r} has no compile spec: its partitioner takes none")
+
+    def with_extensions(self, *extensions: str) -> Target:
+        """This target with extensions of its instruction set that it does not have by default: `vgf+bf16`.
+
+        Raises `LowerfixError` for those that it cannot have.
+        """
+        if extensions:
+            raise LowerfixError(f"target {self.name!r} cannot be extended by {', '.join(extensions)}; it takes none")
+        return self
+
+    def suited_to(self, dtypes: Iterable[Any]) -> Target:
+        """This target with the extensions that tensors of some dtypes need, where there are any."""
+        return self
 
     def check_installed(self, *, compile: bool = False) -> None:
         """Make sure that what the target needs can be found, without importing it.
