@@ -41,6 +41,8 @@ class Refusing(Target):
 
 
 class _List(Oracle):
+    kept = frozenset()  # type: ignore[assignment]
+
     def _probe(self, questions: list[Question]) -> list[Answer]:
         self.probes += 1
         answers = []

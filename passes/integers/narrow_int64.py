@@ -214,8 +214,8 @@ def _sum(dtype: torch.dtype) -> Callable[..., Tensor]:
 
 
 def _fmod(x: Tensor, y: Any) -> Tensor:
-    quotient: Tensor = torch.div(x, y, rounding_mode="trunc")
-    return x - quotient * y
+    product: Tensor = torch.div(x, y, rounding_mode="trunc") * y
+    return x - product
 
 
 def _floor_divide(x: Tensor, y: Any) -> Tensor:

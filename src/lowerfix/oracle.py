@@ -196,6 +196,21 @@ class Oracle:
                 self._disk.put(key, asdict(answer))
         return [self._answers[key] for key in keys]
 
+    @cached_property
+    def kept(self) -> frozenset[str]:
+        """The ops that the partitioner keeps from being decomposed and ExecuTorch's runtime has no kernel for.
+
+        Such as ``aten.pad.default``: where it is refused then, nothing computes it.
+        """
+        stored = self._disk.get("kept")
+        if stored is None:
+            kept, _ = self.target.partitioner().ops_to_not_decompose(_assemble([]))
+            kernels = _kernels()
+            names = sorted(op_name(op) for op in kept)
+            stored = {"ops": [name for name in names if name.rpartition(".")[0].replace(".", "::") not in kernels]}
+            self._disk.put("kept", stored)
+        return frozenset(map(str, stored["ops"]))
+
     # Probing --------------------------------------------------------------------------------------------------------
 
     def _probe(self, questions: list[Question]) -> list[Answer]:
@@ -376,6 +391,15 @@ def _assemble(questions: list[Question]) -> ExportedProgram:
         module_call_graph=[ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))],
         constants=lifted,
     )
+
+
+def _kernels() -> set[str]:
+    """The ops that the runtime of the installed ExecuTorch computes, without their overloads: ``aten::linear``."""
+    try:
+        from executorch.extension.pybindings.portable_lib import _get_operator_names
+    except ImportError:  # a build without the runtime: nothing is known to have one
+        return set()
+    return {name.partition(".")[0] for name in _get_operator_names()}
 
 
 def _is_heavy(node: Node) -> bool:

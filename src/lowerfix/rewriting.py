@@ -42,12 +42,14 @@ class Rewrite:
         targets: the ops it replaces.
         cost: alternatives for one op are tried in ascending order of cost.
         wrong: what the backend computes wrongly where it takes the op; empty where it only refuses it.
+        whole: record composite ops as they are called, as export does; else what they consist of.
     """
 
     function: Callable[..., Any]
     targets: tuple[Any, ...]
     cost: float = 1.0
     wrong: str = ""
+    whole: bool = True
 
     @property
     def module(self) -> str:
@@ -227,7 +229,7 @@ class Trace:
 
 
 def trace(rewrite: Rewrite, match: Match) -> Trace:
-    """Call a rewrite on the match's fake tensors and record the ATen ops it runs, composite ones whole.
+    """Call a rewrite on the match's fake tensors and record the ATen ops it runs.
 
     Raises:
         Decline: as the rewrite raised it, or where it would pin a symbolic size.
@@ -253,7 +255,7 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
         laid_out = [_laid_out(v, layout) for v, layout in zip(tree_leaves(result), layouts, strict=True)]
         return tree_unflatten(laid_out, spec)
 
-    module = record(run, [argument.value for argument in match.arguments], mode, match.node, rewrite.name)
+    module = record(run, [a.value for a in match.arguments], mode, match.node, rewrite.name, rewrite.whole)
     graph = module.graph
     produced = tree_map(lambda leaf: leaf.meta["val"] if isinstance(leaf, Node) else leaf, graph.output_node().args[0])
     if not _same(produced, expected):
@@ -270,8 +272,10 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
     return result
 
 
-def record(function: Callable[..., Any], values: Sequence[Any], mode: Any, node: Node, name: str) -> GraphModule:
-    """Call a function on fake tensors and record the ATen ops it runs, composite ones whole.
+def record(
+    function: Callable[..., Any], values: Sequence[Any], mode: Any, node: Node, name: str, whole: bool = True
+) -> GraphModule:
+    """Call a function on fake tensors and record the ATen ops it runs.
 
     Args:
         function: takes ``values``, returns tensors.
@@ -279,6 +283,7 @@ def record(function: Callable[..., Any], values: Sequence[Any], mode: Any, node:
         mode: the fake tensors' mode.
         node: the node that the ops are to replace, for errors.
         name: the function's name, for errors.
+        whole: record composite ops as they are called, as export does; else what they consist of.
 
     Raises:
         Decline: as the function raised it, or where it would pin a symbolic size.
@@ -287,7 +292,7 @@ def record(function: Callable[..., Any], values: Sequence[Any], mode: Any, node:
     shape_env = mode.shape_env
     try:
         with mode, torch.no_grad(), _without_mkldnn(), shape_env.error_on_new_guards() if shape_env else nullcontext():
-            module: GraphModule = make_fx(function, pre_dispatch=True)(*values)
+            module: GraphModule = make_fx(function, pre_dispatch=whole)(*values)
     except Decline:
         raise
     except LowerfixError as error:
