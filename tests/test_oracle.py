@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.fx import Graph
 
 import lowerfix
@@ -52,7 +53,9 @@ def questions(function: Callable[..., Any], *inputs: Tensor) -> list[Question]:
 
     exported = torch.export.export(Model(), inputs)
     program = Program(lowerfix.apply(exported, target="tosa-fp", only="strip-guards"))
-    nodes = [node for node in program.graph.nodes if node.op == "call_function" and node.target is not aten.to.dtype]
+    nodes = [
+        node for node in program.graph.nodes if isinstance(node.target, OpOverload) and node.target is not aten.to.dtype
+    ]
     return [_make_question(Match.of(node, program), None, program) for node in nodes]
 
 
@@ -114,6 +117,15 @@ def test_equal_questions_are_one() -> None:
         question(lambda x: torch.sum(x, 1), X),
     ]
     assert len({one.key, *(other.key for other in others)}) == 7
+
+
+def test_of_several_outputs_only_those_that_are_read_count(oracle: Any) -> None:
+    """Arm takes max along a dimension where its indices are not read."""
+    values, both, indices = questions(lambda x: (x.max(1).values, x.max(1), x.max(1).indices.to(torch.int32)), X)
+    outputs = [q.graph.output_node().all_input_nodes for q in (values, both, indices)]
+    assert [len(nodes) for nodes in outputs] == [1, 2, 1]
+    assert outputs[2][0].meta["val"].dtype == torch.int32
+    assert [answer.taken for answer in oracle("tosa-fp").ask([values, both, indices])] == [True, False, False]
 
 
 def test_an_int32_index_is_asked_about_with_its_cast(oracle: Any) -> None:

@@ -217,10 +217,10 @@ def question(match: Match, replacement: Trace | None, program: Program, context:
     quantized program, and the casts that are all that reads it (Arm takes argmax only where it is read as int32).
     """
     around = [(n, a.node) for n, a in enumerate(match.arguments) if is_quantization_op(a.node.target)]
-    users = list(match.node.users)
-    if users and all(_belongs_to(user, match.node) for user in users):
-        around.extend((-1, user) for user in users)
-    key = (match.key, _noted(match.node), replacement, *((n, _described(node, program)) for n, node in around))
+    results = _results(match.node)
+    around.extend((-1 - position, user) for position, result in results for user in _casts(result))
+    read = tuple(position for position, _ in results)
+    key = (match.key, read, _noted(match.node), replacement, *((n, _described(node, program)) for n, node in around))
     if key not in context.questions:
         context.questions[key] = _make_question(match, replacement, program)
     return context.questions[key]
@@ -265,8 +265,9 @@ def _make_question(match: Match, replacement: Trace | None, program: Program) ->
             placeholder(source, program.kind(source))
     for node in dequantized:
         copied(node)
+    results = _results(match.node)
     if replacement is None:
-        outputs = _outputs(graph, copied(match.node))
+        outputs = _outputs(graph, copied(match.node), [position for position, _ in results])
     else:
         for stand_in, argument in zip(replacement.placeholders, match.arguments, strict=True):
             mapping[stand_in] = mapping[argument.node]
@@ -276,29 +277,41 @@ def _make_question(match: Match, replacement: Trace | None, program: Program) ->
             if node.op == "call_function":
                 copied(node, match.node)
         output: Any = replacement.graph.output_node().args[0]
-        outputs = [mapping[leaf] for leaf in (output if isinstance(output, (tuple, list)) else [output])]
-    users = list(match.node.users)
-    if len(outputs) == 1 and users and all(_belongs_to(user, match.node) for user in users):
-        mapping[match.node] = outputs[0]
-        outputs = [copied(user) for user in users]
-    graph.output(tuple(outputs))
+        leaves = output if isinstance(output, (tuple, list)) else [output]
+        outputs = [mapping[leaves[position]] for position, _ in results]
+    mapping.update((result, made) for (_, result), made in zip(results, outputs, strict=True))
+    ends = [[copied(user) for user in _casts(result)] or [mapping[result]] for _, result in results]
+    graph.output(tuple(node for group in ends for node in group))
+    graph.eliminate_dead_code()
     constraints = getattr(program.source, "range_constraints", {})
     return Question(graph, dict(constraints))
 
 
-def _belongs_to(user: Node, node: Node) -> bool:
-    """Whether a reader only casts or quantizes what it reads."""
-    return user.all_input_nodes == [node] and (op_name(user.target) in CASTS or is_quantization_op(user.target))
+def _results(node: Node) -> list[tuple[int, Node]]:
+    """The tensors of a node that are read, with their positions: its getitem nodes where it returns several."""
+    if not isinstance(node.meta["val"], (tuple, list)):
+        return [(0, node)]
+    return [(user.args[1], user) for user in node.users if user.users]  # type: ignore[misc]
 
 
-def _outputs(graph: Graph, result: Node) -> list[Node]:
-    """The tensors of a node, taken apart where it returns several."""
-    value = result.meta["val"]
+def _casts(result: Node) -> list[Node]:
+    """The readers of a tensor, where all they do is to cast or quantize it; else none."""
+    users = list(result.users)
+    belongs = (
+        user.all_input_nodes == [result] and (op_name(user.target) in CASTS or is_quantization_op(user.target))
+        for user in users
+    )
+    return users if all(belongs) else []
+
+
+def _outputs(graph: Graph, node: Node, positions: list[int]) -> list[Node]:
+    """The tensors of a node at some positions, taken apart where it returns several."""
+    value = node.meta["val"]
     if not isinstance(value, (tuple, list)):
-        return [result]
+        return [node]
     items = []
-    for index, item in enumerate(value):
-        node = graph.call_function(operator.getitem, (result, index))
-        node.meta = {"val": item}
-        items.append(node)
+    for position in positions:
+        item = graph.call_function(operator.getitem, (node, position))
+        item.meta = {"val": value[position]}
+        items.append(item)
     return items
