@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 import lowerfix
-from lowerfix import registry
+from lowerfix import lowering, registry, targets
+from lowerfix.base import Context
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.pipeline import Pipeline
 from lowerfix.program import Program
 from lowerfix.report import Report
 from lowerfix.rewritepass import RewritePass
-from lowerfix.rewriting import Rewrite, constant, rewrite
+from lowerfix.rewriting import Match, Rewrite, constant, in_int8, rewrite
 
 aten = torch.ops.aten
 X = torch.linspace(-3, 3, 24).reshape(4, 6)
@@ -73,6 +74,23 @@ def test_only_op_overloads_can_be_rewritten() -> None:
         rewrite(torch.argmin)
     with pytest.raises(LowerfixError, match="op overloads"):
         rewrite(aten.mish)
+
+
+def test_a_rewrite_knows_whether_the_op_is_computed_in_int8() -> None:
+    def floor(x: Tensor) -> Tensor:
+        return torch.ceil(x) if in_int8() else torch.trunc(x)
+
+    def traced(program: ExportedProgram, target: str) -> list[Any]:
+        context = Context(targets.get(target), None, Report())  # type: ignore[arg-type]
+        [node] = program.graph.find_nodes(op="call_function", target=aten.floor.default)
+        chosen = context.traced("floor", Rewrite(floor, (aten.floor.default,)), Match.of(node, Program(program)))
+        return [node.target for node in chosen.graph.nodes if node.op == "call_function"]
+
+    program = export(torch.floor)
+    assert traced(program, "vgf") == [aten.trunc.default]
+    assert traced(program, "ethos-u85") == [aten.ceil.default]
+    assert traced(lowering.quantize(program, "tosa-int", [(X,)]), "vgf") == [aten.ceil.default]
+    assert not in_int8()
 
 
 # Choosing -------------------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from typing_extensions import Self
 
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.oracle import Oracle, Question
-from lowerfix.program import Program, Stage
+from lowerfix.program import Program, Stage, is_quantization_op
 from lowerfix.report import Finding, Outcome, Report
-from lowerfix.rewriting import Match, Rewrite, Trace, trace
+from lowerfix.rewriting import Match, Rewrite, Trace, computing_in_int8, trace
 from lowerfix.source import op_name, source_line
 from lowerfix.targets import Target
 
@@ -33,7 +33,7 @@ class Context:
         target: the target that the program is meant for.
         oracle: answers what the target's installed backend takes.
         report: where findings go.
-        traces: what rewrites were traced to, by (rewrite, argument metadata).
+        traces: what rewrites were traced to, by (rewrite, argument metadata, whether it is in int8).
         declines: the findings of this round that a later round may overtake.
         questions: those made already, by all that they depend on.
         rewrites: the pipeline's rewrite passes, for what a replacement needs rewritten itself.
@@ -42,7 +42,7 @@ class Context:
     target: Target
     oracle: Oracle
     report: Report
-    traces: dict[tuple[str, str], Trace | Decline] = field(default_factory=dict)
+    traces: dict[tuple[str, str, bool], Trace | Decline] = field(default_factory=dict)
     declines: list[Finding] = field(default_factory=list)
     questions: dict[tuple[Any, ...], Question] = field(default_factory=dict)
     rewrites: "tuple[RewritePass, ...]" = ()
@@ -58,10 +58,12 @@ class Context:
         Raises:
             Decline: as the rewrite raised it.
         """
-        key = (name, match.key)
+        int8 = self.target.quantized or any(is_quantization_op(argument.node.target) for argument in match.arguments)
+        key = (name, match.key, int8)
         if key not in self.traces:
             try:
-                self.traces[key] = trace(rewrite, match)
+                with computing_in_int8(int8):
+                    self.traces[key] = trace(rewrite, match)
             except Decline as decline:
                 self.traces[key] = decline
         known = self.traces[key]

@@ -141,6 +141,28 @@ def bounds(tensor: torch.Tensor) -> Interval | None:
     return next((argument.interval for value, argument in _arguments.get() if value is tensor), None)
 
 
+_int8: ContextVar[bool] = ContextVar("int8", default=False)
+
+
+def in_int8() -> bool:
+    """Whether the op is, or is going to be, computed on 8-bit integers. For use inside a rewrite.
+
+    There each value of a replacement is rounded to 256 steps of its range: few of them, and none of a wide range, are
+    worth more than what a float formula gains in the last places, at overflow and at NaN.
+    """
+    return _int8.get()
+
+
+@contextmanager
+def computing_in_int8(int8: bool = True) -> Iterator[None]:
+    """Let :func:`in_int8` say so meanwhile."""
+    token = _int8.set(int8)
+    try:
+        yield
+    finally:
+        _int8.reset(token)
+
+
 @contextmanager
 def _showing(arguments: tuple[tuple[Any, "Argument"], ...]) -> Iterator[None]:
     token = _arguments.set(arguments)
