@@ -452,6 +452,34 @@ def test_a_replacement_that_shares_memory_is_declined_where_ops_write_in_place(r
     torch.testing.assert_close(result.module()(X), model(X))
 
 
+def diagonal_of(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    return torch.stack([x[i, i] for i in range(min(x.shape))])
+
+
+def test_a_view_may_be_replaced_by_a_copy_with_other_strides(refusing: Any) -> None:
+    copied = pass_of((diagonal_of, aten.diagonal.default, 1))
+    result, report = run(export(lambda x: x.diagonal() * 2), refusing("aten.diagonal.default"), copied)
+    assert not report.of("declined")
+    assert aten.stack.default in ops(result)
+    torch.testing.assert_close(result.module()(X), X.diagonal() * 2)
+
+
+def test_a_view_is_not_copied_where_ops_write_through_it(refusing: Any) -> None:
+    def model(x: Tensor) -> Tensor:
+        y = x * 1
+        y.diagonal().add_(1)
+        return y
+
+    copied = pass_of((diagonal_of, aten.diagonal.default, 1))
+    program = export(model)
+    module, report = run(program.module(check_guards=False), refusing("aten.diagonal.default"), copied)
+    assert "may write" in report.of("declined")[0].reason
+    torch.testing.assert_close(module(X), model(X))
+    result, _ = run(program, refusing("aten.diagonal.default"), copied)  # the program gets its functional form first
+    assert aten.stack.default in ops(result)
+    torch.testing.assert_close(result.module()(X), model(X))
+
+
 @pytest.mark.parametrize(
     "x",
     [X.t(), torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last), X.as_strided((3, 2), (1, 9)), X[:, :1]],

@@ -16,7 +16,7 @@ from lowerfix import registry, targets
 from lowerfix.base import Context, Pass
 from lowerfix.errors import LowerfixError
 from lowerfix.oracle import Oracle
-from lowerfix.program import Program, Stage, stage_of
+from lowerfix.program import Program, Stage, is_view, mutated_arguments, stage_of
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.rewritepass import RewritePass
 from lowerfix.rewriting import functional_form
@@ -165,15 +165,17 @@ class Pipeline:
             if not any(stage in p.stages for p in self._passes):
                 return program, False
         result, modified, declines = self._settled(program, target, report)
-        if isinstance(result, ExportedProgram) and any(map(self._serves_in_place, result.graph.nodes)):
+        if isinstance(result, ExportedProgram) and any(map(self._needs_functional_form, result.graph.nodes)):
             # It makes the in-place ops functional and decomposes nothing; done only where it is needed.
             result, _, declines = self._settled(result.run_decompositions({}), target, report)
             modified = True
         report.extend(declines)
         return result, modified
 
-    def _serves_in_place(self, node: Node) -> bool:
-        """Whether a node is the in-place form of an op that one of the passes rewrites."""
+    def _needs_functional_form(self, node: Node) -> bool:
+        """Whether a node works in place, through a view or in place of an op that one of the passes rewrites."""
+        if any(is_view(argument) for argument in mutated_arguments(node)):
+            return True
         functional = functional_form(node)
         return functional is not None and any(
             functional in rewrite.targets for p in self._passes if isinstance(p, RewritePass) for rewrite in p.rewrites

@@ -82,6 +82,16 @@ def mutated_arguments(node: Node) -> list[Node]:
     return mutated
 
 
+def is_view(node: Node) -> bool:
+    """Whether a node's op returns a part of an argument's memory, such as ``select`` or ``diagonal``."""
+    schema = getattr(node.target, "_schema", None)
+    return (
+        schema is not None
+        and not schema.is_mutable
+        and any(result.alias_info is not None and not result.alias_info.is_write for result in schema.returns)
+    )
+
+
 def copy_graph(graph: Graph) -> Graph:
     """Copy a graph with its node names; node metadata is copied one level deep, values are shared."""
     new = Graph(tracer_cls=graph._tracer_cls)

@@ -10,7 +10,7 @@ from torch.fx.node import map_arg
 from lowerfix.base import Context, Pass
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.oracle import Answer, Question
-from lowerfix.program import CASTS, Program, Stage, is_quantization_op, mutated_arguments
+from lowerfix.program import CASTS, Program, Stage, is_quantization_op, is_view, mutated_arguments
 from lowerfix.ranges import Ranges
 from lowerfix.report import Outcome
 from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, describe_value, splice
@@ -92,6 +92,8 @@ class RewritePass(Pass):
         node = match.node
         if mutated_arguments(node):
             raise Decline("it works in place, and a replacement would lose what it changes")
+        if is_view(node) and program.has_in_place_ops:
+            raise Decline("it is a view, through which an in-place op of the program may write")
         [now] = context.oracle.ask([question(match, None, program, context)])
         if now.taken:
             return self._corrected(match, now, program, context)

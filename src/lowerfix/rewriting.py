@@ -23,7 +23,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from lowerfix.errors import Decline, LowerfixError
-from lowerfix.program import CASTS, Program, inherit_metadata, origin
+from lowerfix.program import CASTS, Program, inherit_metadata, is_view, origin
 from lowerfix.ranges import Interval
 from lowerfix.source import describe, op_name
 
@@ -263,6 +263,7 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
         raise Decline("it has no tensor argument")
 
     wanted, spec = tree_flatten(expected)
+    relayed = is_view(match.node) and not any(op_name(user.target) in _BY_STRIDES for user in match.node.users)
     layouts = [(_strides(v), v.is_contiguous()) if isinstance(v, torch.Tensor) else None for v in wanted]
 
     def run(*values: Any) -> Any:
@@ -274,7 +275,7 @@ def trace(rewrite: Rewrite, match: Match) -> Trace:
             result = rewrite.function(*args, **kwargs)
         if not _same(result, expected):
             return result
-        laid_out = [_laid_out(v, layout) for v, layout in zip(tree_leaves(result), layouts, strict=True)]
+        laid_out = [_laid_out(v, layout, relayed) for v, layout in zip(tree_leaves(result), layouts, strict=True)]
         return tree_unflatten(laid_out, spec)
 
     module = record(run, [a.value for a in match.arguments], mode, match.node, rewrite.name, rewrite.whole)
@@ -313,7 +314,8 @@ def record(
     """
     shape_env = mode.shape_env
     try:
-        with mode, torch.no_grad(), _without_mkldnn(), shape_env.error_on_new_guards() if shape_env else nullcontext():
+        guarded = shape_env.error_on_new_guards() if shape_env else nullcontext()
+        with mode, torch.no_grad(), _without_mkldnn(), _without_cache(mode), guarded:
             module: GraphModule = make_fx(function, pre_dispatch=whole)(*values)
     except Decline:
         raise
@@ -364,6 +366,16 @@ def _without_mkldnn() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(enabled)
 
 
+@contextmanager
+def _without_cache(mode: Any) -> Iterator[None]:
+    """The cache of fake results asks for the size of a view's memory, which is symbolic even where no shape is."""
+    enabled, mode.cache_enabled = mode.cache_enabled, False
+    try:
+        yield
+    finally:
+        mode.cache_enabled = enabled
+
+
 def _guard(error: BaseException | None) -> str:
     """What was asked of a symbolic size, where that is why a trace failed."""
     while error is not None:
@@ -373,11 +385,18 @@ def _guard(error: BaseException | None) -> str:
     return ""
 
 
-def _laid_out(result: Any, layout: Any) -> Any:
-    """Lay the result out as the replaced op did, so that later views of it stay valid."""
+_BY_STRIDES = ("aten.as_strided.default", "aten.view.dtype", "aten.set_.source_Tensor")
+"""Ops whose result depends on how their argument is laid out."""
+
+
+def _laid_out(result: Any, layout: Any, relayed: bool) -> Any:
+    """Lay the result out as the replaced op did, so that later views of it stay valid.
+
+    ``relayed``: the replaced op is a view with strides of its own. Its copy is contiguous: any view of it is valid.
+    """
     if not isinstance(result, torch.Tensor) or _strides(result) == layout[0]:
         return result
-    if layout[1]:
+    if layout[1] or relayed:
         return result.contiguous()
     raise Decline(f"the replacement would have strides {result.stride()} instead of {layout[0]}")
 
