@@ -1,0 +1,1 @@
+"""Writing into parts of a tensor."""
