@@ -1,6 +1,6 @@
 """``apply`` and ``compile_spec``: the calls that users make."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, overload
 
 import torch
@@ -27,6 +27,7 @@ def apply(
     skip: str | Iterable[str] = (),
     only: str | Iterable[str] | None = None,
     allow: str | Iterable[str] = (),
+    promises: Mapping[str, Any] | None = None,
     report: Report | None = None,
 ) -> OneProgram: ...
 @overload
@@ -38,6 +39,7 @@ def apply(
     skip: str | Iterable[str] = (),
     only: str | Iterable[str] | None = None,
     allow: str | Iterable[str] = (),
+    promises: Mapping[str, Any] | None = None,
     report: Report | None = None,
 ) -> dict[str, ExportedProgram]: ...
 def apply(
@@ -48,6 +50,7 @@ def apply(
     skip: str | Iterable[str] = (),
     only: str | Iterable[str] | None = None,
     allow: str | Iterable[str] = (),
+    promises: Mapping[str, Any] | None = None,
     report: Report | None = None,
 ) -> ExportedProgram | GraphModule | dict[str, ExportedProgram]:
     """Rewrite a program so that the target's installed backend takes more of it, with the same numbers.
@@ -65,6 +68,9 @@ def apply(
         only: ids of the passes to run, and no others.
         allow: ids of opt-in passes to run as well: those that change the program's interface, or its numbers by more
             than rounding. What one that is not allowed would do is told in the report.
+        promises: what only you can know about a mask, by its site: ``{"x[keep]": "all-true"}`` says that the mask on
+            the line that contains ``x[keep]`` is true for every row, whatever the inputs are. A site is a piece of the
+            line, ``file.py:line``, or the name of the node, and has to fit one mask of the program.
         report: a report to fill with what was rewritten, what was not, and why.
 
     Returns:
@@ -76,6 +82,10 @@ def apply(
     """
     target = targets.get(target)
     pipeline = chosen(pipeline, skip, only, allow)
+    if promises:
+        from lowerfix.passes.masks.promised_masks import PromisedMasks
+
+        pipeline = pipeline.with_(PromisedMasks(promises=_promises(promises)))
     report = Report() if report is None else report
     if not isinstance(report, Report):
         raise LowerfixError(f"report has to be a lowerfix.Report, got a {type(report).__name__}")
@@ -171,6 +181,12 @@ def chosen(
     if only is not None:
         pipeline = pipeline.only(*_ids(only, "only"))
     return pipeline.without(*_ids(skip or (), "skip"))
+
+
+def _promises(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(site, str) for site in value):
+        raise LowerfixError(f'promises takes a dict such as {{"x[keep]": "all-true"}}, got {value!r}')
+    return dict(value)
 
 
 def _ids(value: str | Iterable[str], option: str) -> tuple[str, ...]:

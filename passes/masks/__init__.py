@@ -1,0 +1,1 @@
+"""Passes over masks whose result has a size that depends on data."""
