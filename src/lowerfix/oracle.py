@@ -35,6 +35,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_flatten, tree_leaves
 
 from lowerfix.cache import DiskCache
+from lowerfix.composites import listed_once
 from lowerfix.rewriting import describe_value
 from lowerfix.source import op_name
 from lowerfix.targets import Target
@@ -191,7 +192,10 @@ class Oracle:
             else:
                 unknown[key] = question
         if unknown:
-            for key, answer in zip(unknown, self._probe(list(unknown.values())), strict=True):
+            with listed_once():
+                answers = self._probe(list(unknown.values()))
+            gc.collect()  # a probe's graphs refer to each other in circles, and hold its tensors
+            for key, answer in zip(unknown, answers, strict=True):
                 self._answers[key] = answer
                 self._disk.put(key, asdict(answer))
         return [self._answers[key] for key in keys]
@@ -302,7 +306,6 @@ class Oracle:
             # A cache of executorch's would keep the probe, weights and all, for as long as the process lives.
             cached = getattr(sys.modules.get("executorch.exir.backend.utils"), "is_same_node", None)
             getattr(cached, "cache_clear", lambda: None)()
-            gc.collect()
 
     def _prepare(self, assembled: ExportedProgram) -> ExportedProgram:
         """The probe program, as the target's flow would hand it to the lowering."""

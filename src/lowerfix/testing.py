@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from lowerfix import lowering, passes, targets
 from lowerfix.api import apply
+from lowerfix.composites import listed_once
 from lowerfix.program import Stage, mutated_arguments, stage_of
 from lowerfix.report import Outcome, Report
 from lowerfix.wrappers import wrap_partitioner, wrap_quantizer
@@ -251,7 +252,8 @@ def _check_lowering(
     if targets.get(target).quantized and stage_of(after.graph) is Stage.FLOAT:
         quantized = lowering.quantize(after, target, [tuple(_copies(inputs))])
         program = apply(quantized, target=target, allow=allow)
-    lowered = lowering.lower(program, target, compile=False)
+    with listed_once():
+        lowered = lowering.lower(program, target, compile=False)
     assert set(lowered.cpu_ops) <= allowed, f"left on the CPU: {lowered.cpu_ops}"
     assert lowered.delegates == 1, f"{lowered.delegates} delegates"
     with torch.no_grad():
