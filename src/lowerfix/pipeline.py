@@ -263,6 +263,8 @@ def _default_order() -> tuple[str, ...]:
     passes = registry.all_passes()
     order: nx.DiGraph[str] = nx.DiGraph()
     order.add_nodes_from(passes)
+    last = [identifier for identifier, cls in passes.items() if "*" in cls.after]
+    order.add_edges_from((earlier, later) for later in last for earlier in passes if earlier not in last)
     order.add_edges_from(
         (earlier, later) for later, cls in passes.items() for earlier in cls.after if earlier in passes
     )

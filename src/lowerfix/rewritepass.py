@@ -8,13 +8,13 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from lowerfix.base import Context, Pass
-from lowerfix.errors import Decline, LowerfixError
+from lowerfix.errors import Decline
 from lowerfix.oracle import Answer, Question
 from lowerfix.program import CASTS, Program, Stage, is_quantization_op, is_view, mutated_arguments
 from lowerfix.ranges import Ranges
 from lowerfix.report import Outcome
 from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, describe_value, splice
-from lowerfix.source import describe, op_name
+from lowerfix.source import op_name
 
 _DEEPEST = 4
 """How many rewrites may serve what another rewrite made, one within the other."""
@@ -161,13 +161,22 @@ def _expand(replacement: Trace, context: Context, program: Program, depth: int) 
     """The same replacement with those of its ops rewritten that another rewrite serves; None where none is."""
     graph = Graph()
     mapping: dict[Node, Node] = {}
+    several: dict[Any, Any] = {}
     inner_constants: dict[Node, Any] = {}
     changed = False
+    served = {
+        node: (Match.of(node, _Inner()), inner)  # type: ignore[arg-type]
+        for node in replacement.graph.nodes
+        if node.op == "call_function" and (inner := [p for p in context.rewrites if p._serving(node)])
+    }
+    context.oracle.ask([question(match, None, program, context) for match, _ in served.values()])
     for node in replacement.graph.nodes:
-        inner = [p for p in context.rewrites if node.op == "call_function" and p._serving(node)]
+        if node.target is operator.getitem and node.args[0] in several:
+            mapping[node] = several[node.args[0]][node.args[1]]
+            continue
         chosen: Trace | None = None
-        if inner:
-            match = Match.of(node, _Inner())  # type: ignore[arg-type]
+        if node in served:
+            match, inner = served[node]
             for other in inner:
                 try:
                     chosen, _ = other._choose(match, program, context, depth + 1)
@@ -184,10 +193,11 @@ def _expand(replacement: Trace, context: Context, program: Program, depth: int) 
         for traced in chosen.graph.nodes:
             if traced.op in ("call_function", "get_attr"):
                 mapping[traced] = graph.node_copy(traced, lambda old: mapping[old])
-        output = chosen.graph.output_node().args[0]
-        if not isinstance(output, Node):
-            raise LowerfixError(f"{describe(node)}: a rewrite within a rewrite has to return one tensor")
-        mapping[node] = mapping[output]
+        output: Any = chosen.graph.output_node().args[0]
+        if isinstance(output, Node):
+            mapping[node] = mapping[output]
+        else:
+            several[node] = [mapping[leaf] for leaf in output]  # read through getitem nodes only
     if not changed:
         return None
     graph.eliminate_dead_code()
