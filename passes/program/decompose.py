@@ -1,0 +1,103 @@
+"""What is left is written out as PyTorch itself defines it.
+
+**What it rewrites.** Any op that the backend refuses and that PyTorch defines by other ops, where the backend takes
+those: ``true_divide`` by ``div``, ``max(a, b)`` by ``maximum``, ``addr``, ``logsigmoid``, ``avg_pool1d``, and some
+hundreds more.
+
+**The identity.** PyTorch's own: the composite kernel that eager runs, or the reference decomposition that
+``run_decompositions`` and ``to_edge`` use.
+
+**Why the backend needs it.** Quantizers know ops by name, and see the program before it is decomposed: an op that they
+do not know stays in float, although each op that it is made of has an int8 form. And the other passes serve what they
+know by name, too: here they get at the ops inside.
+
+**What it leaves alone.** Ops that another pass rewrites; random ones; those whose definition has an op of another
+namespace, or returns other dtypes or layouts.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, ClassVar
+
+import torch
+from torch._decomp import decomposition_table
+from torch.fx import Node
+
+from lowerfix.base import Context
+from lowerfix.errors import Decline, LowerfixError
+from lowerfix.oracle import Question
+from lowerfix.program import Program, Stage
+from lowerfix.rewritepass import RewritePass, question
+from lowerfix.rewriting import Match, Rewrite, Trace
+
+
+class Decompose(RewritePass):
+    """See the module's docstring."""
+
+    id: ClassVar[str] = "decompose"
+    after: ClassVar[tuple[str, ...]] = ("*",)
+    stages: ClassVar[frozenset[Stage]] = frozenset({Stage.FLOAT})
+    retire_when: ClassVar[str] = "quantizers annotate what to_edge makes of an op; those of ExecuTorch 1.5.1 know names"
+
+    def matches(self, program: Program) -> Iterator[Node]:
+        return (node for node in program.graph.nodes if node.op == "call_function" and self._serving(node))
+
+    def questions(self, program: Program, context: Context) -> list[Question]:
+        """Whether the ops are taken as they are; most are, and need no tracing."""
+        return [question(match, None, program, context) for match in self._matched(program)]
+
+    def run(self, program: Program, context: Context) -> bool:
+        matched = self._matched(program)
+        asked = [question(match, None, program, context) for match in matched]
+        refused = [m for m, answer in zip(matched, context.oracle.ask(asked), strict=True) if not answer.taken]
+        questions = []
+        for match in refused:
+            try:
+                [rewrite] = self._serving(match.node)
+                questions.append(question(match, self._trace(rewrite, match, context), program, context))
+            except Decline:
+                continue
+        context.oracle.ask(questions)
+        return super().run(program, context)
+
+    def _matched(self, program: Program) -> list[Match]:
+        matched = []
+        for node in self.matches(program):
+            try:
+                matched.append(Match.of(node, program))
+            except Decline:
+                continue
+        return matched
+
+    def _serving(self, node: Node) -> list[Rewrite]:
+        rewrite = _rewrite_of(node.target) if isinstance(node.target, torch._ops.OpOverload) else None
+        return [rewrite] if rewrite is not None else []
+
+    def _trace(self, rewrite: Rewrite, match: Match, context: Context) -> Trace:
+        try:
+            traced = super()._trace(rewrite, match, context)
+        except LowerfixError as error:
+            raise Decline(f"PyTorch's definition cannot be traced here: {error}") from error
+        ops = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+        foreign = {str(op) for op in ops if isinstance(op, torch._ops.OpOverload) and op.namespace != "aten"}
+        if foreign or match.node.target in ops:
+            raise Decline(f"PyTorch defines it by {', '.join(sorted(foreign)) or 'itself'}")
+        return traced
+
+
+@cache
+def _rewrite_of(op: torch._ops.OpOverload) -> Rewrite | None:
+    """The op's definition as a rewrite; None where there is none."""
+    if op.namespace != "aten" or op._schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags:
+        return None
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+    definition = op if composite else decomposition_table.get(op)
+    if definition is None:
+        return None
+
+    def written_out(*args: Any, **kwargs: Any) -> Any:
+        return definition(*args, **kwargs)
+
+    written_out.__name__ = op.name().removeprefix("aten::")
+    # Calling a composite op runs its kernel, unless composite ops are recorded whole.
+    return Rewrite(written_out, (op,), whole=not composite)
