@@ -197,7 +197,8 @@ def _expand(replacement: Trace, context: Context, program: Program, depth: int) 
         if isinstance(output, Node):
             mapping[node] = mapping[output]
         else:
-            several[node] = [mapping[leaf] for leaf in output]  # read through getitem nodes only
+            # Read through getitem nodes only.
+            several[node] = [mapping[leaf] if isinstance(leaf, Node) else leaf for leaf in output]
     if not changed:
         return None
     graph.eliminate_dead_code()
