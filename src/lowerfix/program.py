@@ -8,7 +8,7 @@ import copy
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any
 
@@ -291,6 +291,13 @@ class Program:
         self._renamed[node.name] = new.name
         node.replace_all_uses_with(new)
         self.graph.erase_node(node)
+
+    def reroute(self, node: Node, new: Node, readers: Iterable[Node]) -> None:
+        """Let some readers of ``node`` read ``new`` instead, which holds the same."""
+        for reader in readers:
+            reader.replace_input_with(node, new)
+            if reader.op == "output":
+                self._renamed[node.name] = new.name
 
     def remove_dead(self) -> None:
         """Erase ops that nothing reads, and stored tensors that a rewrite left without a reader."""
