@@ -26,7 +26,7 @@ from torch.export.graph_signature import (
 )
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.traceback import NodeSource, NodeSourceAction
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from lowerfix.errors import LowerfixError
 from lowerfix.ranges import Ranges
@@ -92,6 +92,18 @@ def is_view(node: Node) -> bool:
     )
 
 
+def draws_random(node: Node) -> bool:
+    """Whether a node draws random numbers, as dropout and its like do only with arguments that say so."""
+    if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in node.target.tags:
+        return False
+    schema = node.target._schema.arguments
+    given = {argument.name: argument.default_value for argument in schema}
+    given.update(zip(given, node.args, strict=False))
+    given.update(node.kwargs)
+    chances = [given[name] for name in ("dropout", "dropout_p") if name in given]
+    return not (given.get("train") is False or given.get("training") is False or chances == [0.0])
+
+
 def copy_graph(graph: Graph) -> Graph:
     """Copy a graph with its node names; node metadata is copied one level deep, values are shared."""
     new = Graph(tracer_cls=graph._tracer_cls)
@@ -130,6 +142,7 @@ class Program:
         self._renamed: dict[str, str] = {}
         self._in_place: bool | None = None
         self._ranges: Ranges | None = None
+        self._new_inputs: list[Node] = []
         self._used_before: set[str] = {node.name for node in graph.nodes if node.users}
         if isinstance(source, ExportedProgram):
             self._signature = copy.copy(source.graph_signature)
@@ -292,6 +305,41 @@ class Program:
         node.replace_all_uses_with(new)
         self.graph.erase_node(node)
 
+    def is_user_input(self, node: Node) -> bool:
+        """Whether a node is what the user passes to the program."""
+        if node.op != "placeholder":
+            return False
+        return not self.is_exported or self._input_specs[node.name].kind is InputKind.USER_INPUT
+
+    def add_input(self, name: str, value: torch.Tensor, like: Node, pass_id: str) -> Node:
+        """Give the program one more input, after the user's own. For passes that were asked to change its interface.
+
+        Args:
+            name: what to call it; made unique.
+            value: a fake tensor of its shape and dtype.
+            like: the node whose origin it takes over.
+            pass_id: the pass that made it.
+        """
+        if not self.is_exported:
+            raise LowerfixError("only an ExportedProgram can get another input")
+        last = [node for node in self.graph.nodes if node.op == "placeholder"][-1:]
+        with self.graph.inserting_after(*last) if last else self.graph.inserting_before(next(iter(self.graph.nodes))):
+            node = self.graph.placeholder(name)
+        node.target = node.name
+        node.meta["val"] = value
+        inherit_metadata(node, like, pass_id, origin(like, pass_id))
+        self._input_specs[node.name] = InputSpec(InputKind.USER_INPUT, TensorArgument(name=node.name), None)
+        self._new_inputs.append(node)
+        self.interface = self._interface()
+        return node
+
+    def retype_input(self, node: Node, dtype: torch.dtype) -> None:
+        """Let the user pass another dtype. For passes that were asked to change the program's interface."""
+        value = node.meta["val"]
+        with value.fake_mode:
+            node.meta["val"] = torch.empty_strided(value.shape, value.stride(), dtype=dtype, device=value.device)
+        self.interface = self._interface()
+
     def reroute(self, node: Node, new: Node, readers: Iterable[Node]) -> None:
         """Let some readers of ``node`` read ``new`` instead, which holds the same."""
         for reader in readers:
@@ -340,7 +388,7 @@ class Program:
                 state_dict=dict(self.state_dict),
                 range_constraints=dict(self.source.range_constraints),
                 module_call_graph=self._repaired_calls(),
-                example_inputs=self.source.example_inputs,
+                example_inputs=self._example_inputs(),
                 constants=dict(self.constants),
                 verifiers=list(self.source.verifiers),
             )
@@ -396,8 +444,35 @@ class Program:
                         while getattr(argument, "name", None) in self._renamed:
                             argument.name = self._renamed[argument.name]
                     setattr(entry.signature, side, arguments)
+                if not entry.fqn and self._new_inputs:
+                    self._add_inputs(entry.signature)
             entries.append(entry)
         return entries
+
+    def _add_inputs(self, signature: Any) -> None:
+        """Let the signature of ``forward`` take the new inputs."""
+        names = [node.name for node in self._new_inputs]
+        signature.inputs = [*signature.inputs, *(TensorArgument(name=name) for name in names)]
+        given = tree_unflatten(range(signature.in_spec.num_leaves), signature.in_spec)
+        signature.in_spec = tree_flatten(_with_inputs(given, dict.fromkeys(names)))[1]
+        if signature.forward_arg_names is not None:
+            signature.forward_arg_names = [*signature.forward_arg_names, *names]
+
+    def _example_inputs(self) -> Any:
+        """The example inputs that came with the program, as it takes them now; new ones are zeros."""
+        assert isinstance(self.source, ExportedProgram)
+        given = self.source.example_inputs
+        if given is None:
+            return None
+        leaves, spec = tree_flatten(given)
+        nodes = [node for node in self.graph.nodes if self.is_user_input(node) and node not in self._new_inputs]
+        wanted = [node.meta.get("val") for node in nodes]
+        leaves = [
+            leaf.to(value.dtype) if isinstance(leaf, torch.Tensor) and isinstance(value, torch.Tensor) else leaf
+            for leaf, value in itertools.zip_longest(leaves, wanted[: len(leaves)])
+        ]
+        zeros = {node.name: _zeros(node.meta["val"]) for node in self._new_inputs}
+        return _with_inputs(tree_unflatten(leaves, spec), zeros)
 
     def _interface(self) -> tuple[list[Any], list[Any]]:
         """Names, shapes and dtypes of the user's inputs; shapes and dtypes of all outputs."""
@@ -421,6 +496,17 @@ class Program:
         for side, before, now in zip(("inputs", "outputs"), self.interface, self._interface(), strict=True):
             if before != now:
                 raise LowerfixError(f"the rewritten program has other {side}: {now} instead of {before}")
+
+
+def _with_inputs(given: Any, new: dict[str, Any]) -> tuple[Any, Any]:
+    """Positional and keyword arguments with further ones behind them, by keyword where there are keywords."""
+    args, kwargs = given
+    return (args, {**kwargs, **new}) if kwargs else ((*args, *new.values()), kwargs)
+
+
+def _zeros(value: torch.Tensor) -> torch.Tensor:
+    sizes = [size.node.hint if isinstance(size, torch.SymInt) else size for size in value.shape]
+    return torch.zeros(sizes, dtype=value.dtype)
 
 
 def origin(original: Node, pass_id: str) -> NodeSource:

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map
 
 from lowerfix.base import Context
 from lowerfix.errors import Decline
-from lowerfix.program import CASTS, Program, fake_tensors, inherit_metadata, mutated_arguments, origin
+from lowerfix.program import CASTS, Program, draws_random, fake_tensors, inherit_metadata, mutated_arguments, origin
 from lowerfix.rewritepass import question
 from lowerfix.rewriting import Match
 from lowerfix.source import op_name
@@ -41,7 +41,7 @@ def computes_alike(node: Node) -> bool:
         isinstance(target, torch._ops.OpOverload)
         and target.namespace == "aten"
         and target is not aten.view.dtype
-        and torch.Tag.nondeterministic_seeded not in target.tags
+        and not draws_random(node)
         and not mutated_arguments(node)
     )
 
