@@ -133,6 +133,10 @@ class Pass(ABC):
         """What ``run`` will want to know of the backend; all passes' questions are asked in one probe."""
         return []
 
+    def wants_functional(self, node: Node) -> bool:
+        """Whether this pass serves the functional form of a node that works in place."""
+        return False
+
     def tell(self, program: Program, context: Context) -> None:
         """Say what ``run`` would do, by :meth:`offer`; called instead of it where an opt-in pass is not allowed."""
         return

@@ -19,7 +19,6 @@ from lowerfix.oracle import Oracle
 from lowerfix.program import Program, Stage, is_view, mutated_arguments, stage_of
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.rewritepass import RewritePass
-from lowerfix.rewriting import functional_form
 from lowerfix.targets import Target
 
 ROUNDS = 10
@@ -173,12 +172,9 @@ class Pipeline:
         return result, modified
 
     def _needs_functional_form(self, node: Node) -> bool:
-        """Whether a node works in place, through a view or in place of an op that one of the passes rewrites."""
-        if any(is_view(argument) for argument in mutated_arguments(node)):
-            return True
-        functional = functional_form(node)
-        return functional is not None and any(
-            functional in rewrite.targets for p in self._passes if isinstance(p, RewritePass) for rewrite in p.rewrites
+        """Whether a node works in place, through a view or on what one of the passes serves in functional form."""
+        return any(is_view(argument) for argument in mutated_arguments(node)) or any(
+            p.wants_functional(node) for p in self._passes
         )
 
     def _settled(

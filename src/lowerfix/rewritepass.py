@@ -13,7 +13,7 @@ from lowerfix.oracle import Answer, Question
 from lowerfix.program import CASTS, Program, Stage, is_quantization_op, is_view, mutated_arguments
 from lowerfix.ranges import Ranges
 from lowerfix.report import Outcome
-from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, describe_value, splice
+from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, describe_value, functional_form, splice
 from lowerfix.source import op_name
 
 _DEEPEST = 4
@@ -67,6 +67,10 @@ class RewritePass(Pass):
         if changed:
             program.remove_dead()
         return changed
+
+    def wants_functional(self, node: Node) -> bool:
+        functional = functional_form(node)
+        return functional is not None and any(functional in rewrite.targets for rewrite in self.rewrites)
 
     def tell(self, program: Program, context: Context) -> None:
         for node in self.matches(program):
