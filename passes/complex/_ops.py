@@ -17,10 +17,17 @@ aten = torch.ops.aten
 
 
 class On(NamedTuple):
-    """What an op is computed on: the dtype of the parts, and the Fourier transforms of the program."""
+    """What an op is computed on.
+
+    Attributes:
+        dtype: of the parts.
+        fourier: the Fourier transforms of the program.
+        quantized: the parts will be int8, which has no infinity and no NaN, and no room for what a quotient can be.
+    """
 
     dtype: torch.dtype
     fourier: Fourier
+    quantized: bool = False
 
 
 Served = Callable[..., Any]
@@ -225,7 +232,12 @@ def _imag(on: On, z: Pair) -> Tensor:
 
 @serves(aten.abs.default)
 def _abs(on: On, z: Pair) -> Tensor:
-    return _pair.absolute(z)
+    return torch.sqrt(power(on, z)) if on.quantized else _pair.absolute(z)
+
+
+def power(on: On, z: Pair) -> Tensor:
+    """The square of the absolute value."""
+    return z.real * z.real + z.imag * z.imag
 
 
 @serves(aten.angle.default)

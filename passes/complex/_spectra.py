@@ -23,6 +23,17 @@ FOURIER = {
 """Those that are served where their tensors are all real, too."""
 
 
+_RANKS = ("", "2", "n")
+
+TRANSFORMS = {
+    *(getattr(aten, f"fft_{name}{rank}").default for name in ("fft", "ifft", "rfft", "ihfft") for rank in _RANKS),
+    aten._fft_r2c.default,
+    aten._fft_c2c.default,
+    aten.stft.default,
+}
+"""Those that return a spectrum."""
+
+
 # Fourier transforms ---------------------------------------------------------------------------------------------------
 
 

@@ -35,13 +35,15 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from lowerfix.base import Context, Pass
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.passes.complex._fourier import Fourier
-from lowerfix.passes.complex._ops import SERVED, On
+from lowerfix.passes.complex._ops import SERVED, On, power
 from lowerfix.passes.complex._pair import Pair
-from lowerfix.passes.complex._spectra import FOURIER
+from lowerfix.passes.complex._spectra import FOURIER, TRANSFORMS
 from lowerfix.program import Program, fake_tensors, inherit_metadata, origin
 from lowerfix.report import Outcome
 from lowerfix.rewriting import describe_value, record
 from lowerfix.source import describe, op_name
+
+aten = torch.ops.aten
 
 
 @dataclass
@@ -60,7 +62,7 @@ class ComplexToReal(Pass):
         changed = False
         stored = _Stored(program, self.id)
         for nodes in _regions(program):
-            region = _Region(nodes, program, stored)
+            region = _Region(nodes, program, stored, context.target.quantized)
             try:
                 for node in nodes:
                     region.trace(node)
@@ -93,7 +95,7 @@ def _regions(program: Program) -> Iterator[list[Node]]:
 
     for node in members:
         for source in node.all_input_nodes:
-            if source in leader and _is_complex(source):
+            if source in leader and (_is_complex(source) or source is _squared(node)):
                 leader[find(node)] = find(source)
     parts: dict[Node, list[Node]] = {}
     for node in members:
@@ -102,7 +104,37 @@ def _regions(program: Program) -> Iterator[list[Node]]:
 
 
 def _is_complex_op(node: Node) -> bool:
-    return node.target in FOURIER or _is_complex(node) or any(map(_is_complex, node.all_input_nodes))
+    return (
+        node.target in FOURIER
+        or _is_complex(node)
+        or any(map(_is_complex, node.all_input_nodes))
+        or _squared(node) is not None
+    )
+
+
+def _squared(node: Node) -> Node | None:
+    """The ``abs`` of a spectrum that a node squares: the sum of the squares of its parts has no need of the root.
+
+    Of a spectrum alone, since the two differ where one part is an infinity and the other is NaN.
+    """
+    if node.target is aten.pow.Tensor_Scalar:
+        squares = node.args[1] == 2
+    else:
+        squares = node.target is aten.square.default or (
+            node.target is aten.mul.Tensor and node.args[0] is node.args[1]
+        )
+    size = node.args[0] if squares else None
+    if not isinstance(size, Node) or size.target is not aten.abs.default or not _is_complex(size.all_input_nodes[0]):
+        return None
+    pending, seen = list(size.all_input_nodes), set()
+    while pending:
+        read = pending.pop()
+        if read.target in TRANSFORMS:
+            return size
+        if read not in seen:
+            seen.add(read)
+            pending += filter(_is_complex, read.all_input_nodes)
+    return None
 
 
 def _is_complex(node: Node) -> bool:
@@ -175,6 +207,7 @@ class _Region:
     nodes: list[Node]
     program: Program
     stored: _Stored
+    quantized: bool
     graph: Graph = field(default_factory=Graph)
     values: dict[Node, Any] = field(default_factory=dict)
     outside: dict[Node, Node | _Constant] = field(default_factory=dict)
@@ -219,16 +252,18 @@ class _Region:
         for read in (node, *node.all_input_nodes):
             if any(value.dtype == torch.complex32 for value in fake_tensors(read)):
                 raise Decline("ComplexHalf is not served")
-            if _is_complex(read) and read.op == "placeholder" and self.program.tensor(read) is None:
+            if _is_complex(read) and read.op in ("placeholder", "get_attr") and self.program.tensor(read) is None:
                 raise Decline(f"the program's input {read.name!r} is complex; pass its parts as two inputs")
         if _is_complex(node) and any(user.op == "output" for user in node.users):
             raise Decline("it is a result of the program, which would be complex; return its view_as_real")
 
     def _traced(self, node: Node) -> Any:
         """What the op returns, as nodes of the traced graph."""
+        size = _squared(node)
+        served = SERVED[node.target] if size is None else power
         arguments = tree_map(
             lambda leaf: self._value(leaf) if isinstance(leaf, Node) else leaf,
-            (tuple(node.args), dict(node.kwargs)),
+            (tuple(node.args), dict(node.kwargs)) if size is None else (tuple(size.args), {}),
             is_leaf=lambda leaf: isinstance(leaf, Node),
         )
         leaves, spec = tree_flatten(arguments)
@@ -241,7 +276,7 @@ class _Region:
             args, kwargs = tree_unflatten(
                 [known.get(leaf, leaf) if isinstance(leaf, Node) else leaf for leaf in leaves], spec
             )
-            result = SERVED[node.target](On(dtype, Fourier(self.stored.table)), *args, **kwargs)
+            result = served(On(dtype, Fourier(self.stored.table), self.quantized), *args, **kwargs)
             flat, form = tree_flatten(_as_expected(result, expected, dtype, node))
             structure.append(form)
             return flat

@@ -368,6 +368,39 @@ def test_transforms_go_whole() -> None:
     check_rewrite(model, (torch.randn(4, 16),), target="tosa-fp", expect="complex-to-real", tolerance=2e-3)
 
 
+def test_a_power_spectrum_is_one_program_of_xnnpack() -> None:
+    model = lambda x: torch.fft.rfft(x.clamp(-100, 100)).abs() ** 2  # noqa: E731
+    checked = check_rewrite(model, (torch.randn(1, 4, 32),), target="xnnpack", expect="complex-to-real", tolerance=1e-3)
+    assert "aten.sqrt.default" not in [str(node.target) for node in checked.after.graph.nodes]
+
+
+SQUARES: dict[str, Callable[[Tensor], Tensor]] = {
+    "power": lambda z: z.abs() ** 2,
+    "square": lambda z: z.abs().square(),
+    "product": lambda z: z.abs() * z.abs(),
+    "power by name": lambda z: torch.pow(z.abs(), 2.0),
+    "masked": lambda z: (z * (z.abs() > 1)).abs().pow(2),
+}
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_the_square_of_a_spectrums_size_needs_no_root(name: str) -> None:
+    model = lambda x: SQUARES[name](torch.fft.rfft(x))  # noqa: E731
+    x = torch.randn(8) + 5
+    result = lowerfix.apply(export(model, (x,)), target="vgf", only="complex-to-real")
+    assert not _complex(result)
+    assert_same(model(x), result.module()(x), 1e-4)
+    roots = [str(node.target) for node in result.graph.nodes].count("aten.sqrt.default")
+    assert roots == {"masked": 1, "product": 2}.get(name, 0)
+
+
+def test_where_an_infinity_meets_nan_a_square_is_of_the_size() -> None:
+    model = lambda x, y: torch.complex(x, y).abs() ** 2  # noqa: E731
+    inputs = torch.tensor([INF, NAN, 1.0]), torch.tensor([NAN, -INF, 2.0])
+    result = lowerfix.apply(export(model, inputs), target="vgf", only="complex-to-real")
+    assert_same(model(*inputs), result.module()(*inputs), 1e-6)
+
+
 class LogMel(torch.nn.Module):
     """The front end of Whisper."""
 
@@ -385,6 +418,18 @@ class LogMel(torch.nn.Module):
 def test_a_spectrogram_goes_whole() -> None:
     passes = {"complex-to-real", "fold-constants"}
     check_rewrite(LogMel(), (torch.randn(1, 128),), target="vgf", expect=passes, tolerance=1e-3, lowered_tolerance=1e-3)
+
+
+def test_a_spectrogram_is_one_delegate_on_ethos_u85() -> None:
+    def model(x: Tensor) -> tuple[Tensor, Tensor]:
+        x, window = x.clamp(-100, 100), torch.hann_window(32)
+        size = torch.stft(x, 32, 8, window=window, center=False, return_complex=True).abs()
+        return size, size**2
+
+    passes = {"complex-to-real", "fold-constants"}
+    checked = check_rewrite(model, (torch.randn(1, 128),), target="ethos-u85", expect=passes, tolerance=1e-3,
+                            least_signal_to_noise=30)  # fmt: skip
+    assert checked.lowered.inner_quantize == 0
 
 
 def test_a_filter_in_the_frequency_domain_comes_back_to_a_signal() -> None:
