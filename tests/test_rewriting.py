@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -569,3 +570,13 @@ def test_an_argument_without_a_value_is_declined(refusing: Any) -> None:
     del node.meta["val"]
     _, report = run(program.graph_module, refusing("aten.mish.default"), mish_only(by_tanh))
     assert "carries no fake value; re-export the program" in report.of("declined")[0].reason
+
+
+def test_a_rewrite_that_holds_an_index_in_float_is_not_for_targets_that_quantize() -> None:
+    class Two(RewritePass):
+        rewrites = (Rewrite(torch.sin, (aten.mish.default,)), Rewrite(torch.cos, (aten.mish.default,), float_only=True))
+
+    node = torch.fx.Graph().call_function(aten.mish.default)
+    for name, functions in (("ethos-u85", [torch.sin]), ("vgf", [torch.sin, torch.cos])):
+        context = SimpleNamespace(target=targets.get(name))
+        assert [r.function for r in Two()._serving(node, context)] == functions  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ class RewritePass(Pass):
             except Decline:
                 continue
             questions.append(question(match, None, program, context))
-            for rewrite in self._serving(node):
+            for rewrite in self._serving(node, context):
                 try:
                     questions.append(question(match, self._trace(rewrite, match, context), program, context))
                 except Decline:
@@ -81,8 +81,9 @@ class RewritePass(Pass):
             if replacement is not None:
                 self.offer(node, reason.partition("; it takes ")[0], context)
 
-    def _serving(self, node: Node) -> list[Rewrite]:
-        return [rewrite for rewrite in self.rewrites if node.target in rewrite.targets]
+    def _serving(self, node: Node, context: Context) -> list[Rewrite]:
+        rounds = context.target.quantized
+        return [r for r in self.rewrites if node.target in r.targets and not (rounds and r.float_only)]
 
     def _trace(self, rewrite: Rewrite, match: Match, context: Context) -> Trace:
         return context.traced(f"{rewrite.module}.{rewrite.name}", rewrite, match)
@@ -103,7 +104,7 @@ class RewritePass(Pass):
             return self._corrected(match, now, program, context)
         refused = f"{context.target.name} does not take it whole ({now.reason})"
         reasons = []
-        for rewrite in self._serving(node):
+        for rewrite in self._serving(node, context):
             if rewrite.wrong:
                 continue
             try:
@@ -122,7 +123,7 @@ class RewritePass(Pass):
 
     def _corrected(self, match: Match, now: Answer, program: Program, context: Context) -> tuple[Trace | None, str]:
         """The replacement of an op that the backend takes but computes wrongly; None where it is right."""
-        for rewrite in self._serving(match.node):
+        for rewrite in self._serving(match.node, context):
             if not rewrite.wrong:
                 continue
             try:
@@ -171,7 +172,7 @@ def _expand(replacement: Trace, context: Context, program: Program, depth: int) 
     served = {
         node: (Match.of(node, _Inner()), inner)  # type: ignore[arg-type]
         for node in replacement.graph.nodes
-        if node.op == "call_function" and (inner := [p for p in context.rewrites if p._serving(node)])
+        if node.op == "call_function" and (inner := [p for p in context.rewrites if p._serving(node, context)])
     }
     context.oracle.ask([question(match, None, program, context) for match, _ in served.values()])
     for node in replacement.graph.nodes:

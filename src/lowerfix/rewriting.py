@@ -43,6 +43,7 @@ class Rewrite:
         cost: alternatives for one op are tried in ascending order of cost.
         wrong: what the backend computes wrongly where it takes the op; empty where it only refuses it.
         whole: record composite ops as they are called, as export does; else what they consist of.
+        float_only: it is not for targets that quantize, which would round what it counts on.
     """
 
     function: Callable[..., Any]
@@ -50,6 +51,7 @@ class Rewrite:
     cost: float = 1.0
     wrong: str = ""
     whole: bool = True
+    float_only: bool = False
 
     @property
     def module(self) -> str:
@@ -63,7 +65,9 @@ class Rewrite:
 _declared: list[Rewrite] = []
 
 
-def rewrite(*targets: Any, cost: float = 1.0, wrong: str = "") -> Callable[[Function], Function]:
+def rewrite(
+    *targets: Any, cost: float = 1.0, wrong: str = "", float_only: bool = False
+) -> Callable[[Function], Function]:
     """Declare a function as the replacement of ATen ops.
 
     Args:
@@ -71,6 +75,8 @@ def rewrite(*targets: Any, cost: float = 1.0, wrong: str = "") -> Callable[[Func
         cost: several functions for one op are alternatives; the cheapest that the backend takes whole is used.
         wrong: the rewrite fires although the backend takes the op, since it computes other numbers; says which. Such a
             function declines for arguments that are computed rightly, and has a test that fails once upstream is right.
+        float_only: it is not used for targets that quantize, for it holds numbers in float, such as an index, that int8
+            would round.
 
     The function gets the op's own arguments. It may look at shapes and dtypes, at the values of small constants through
     :func:`constant`, and at what is known of computed integers through :func:`bounds`; it raises
@@ -90,7 +96,7 @@ def rewrite(*targets: Any, cost: float = 1.0, wrong: str = "") -> Callable[[Func
             )
 
     def declare(function: Function) -> Function:
-        _declared.append(Rewrite(function, targets, cost, wrong))
+        _declared.append(Rewrite(function, targets, cost, wrong, float_only=float_only))
         return function
 
     return declare
