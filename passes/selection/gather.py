@@ -1,0 +1,80 @@
+"""gather and its like along any dimension, as a gather of rows.
+
+**What it rewrites.** ``gather``, ``take_along_dim`` and ``take``, of any rank and along any dimension.
+
+**The identity.** With the indexed dimension made the last, and the others cut to the index's sizes and flattened,
+``gather`` picks in each row by itself. ``take`` indexes the flattened tensor, and counts negative indices from the
+end; ``take_along_dim`` broadcasts first, and takes an index modulo the size. An index lies within a dimension's size,
+so int32 holds it.
+
+**Why the backend needs it.** Arm's ``gather`` takes int32, dimension 1, and ranks 2 and 3 only, and TOSA's GATHER
+does not wrap negative indices.
+
+**What it leaves alone.** A dimension of 2**31 elements or more, or of symbolic size. An index that is out of range is
+an error in PyTorch, and undefined on the device.
+"""
+
+import torch
+from torch import Tensor
+
+from lowerfix.errors import Decline
+from lowerfix.passes.selection._ranking import swapped, taken
+from lowerfix.rewriting import never_negative, rewrite
+
+aten = torch.ops.aten
+
+RETIRE_WHEN = "Arm takes gather of every rank, dimension and index type; not in ExecuTorch 1.5.1"
+
+
+@rewrite(aten.gather.default)
+def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    """Row by row, with an int32 index."""
+    _check(x, dim)
+    if index.numel() == 0:
+        raise Decline("it gathers nothing")
+    return _gathered(x, dim, index.to(torch.int32)).reshape(index.shape)
+
+
+@rewrite(aten.take_along_dim.default)
+def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """The same, after broadcasting; without a dimension, of both flattened."""
+    if dim is None:
+        x, indices, dim = x.reshape(-1), indices.reshape(-1), 0
+    _check(x, dim)
+    n = x.shape[dim]
+    index = indices.to(torch.int32)
+    if not never_negative(indices):
+        index = torch.where(index < 0, index + n, index)
+    dim = dim % x.dim()
+    before = torch.broadcast_shapes(x.shape[:dim], index.shape[:dim])
+    after = torch.broadcast_shapes(x.shape[dim + 1 :], index.shape[dim + 1 :])
+    x = x.expand(*before, n, *after)
+    index = index.expand(*before, index.shape[dim], *after)
+    return _gathered(x, dim, index)
+
+
+@rewrite(aten.take.default)
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """``index_select`` of the flattened tensor."""
+    n = x.numel()
+    _check(x.reshape(-1), 0)
+    narrow = index.to(torch.int32).reshape(-1)
+    if not never_negative(index):
+        narrow = torch.where(narrow < 0, narrow + n, narrow)
+    return torch.index_select(x.reshape(-1), 0, narrow).reshape(index.shape)
+
+
+def _check(x: Tensor, dim: int) -> None:
+    size = x.shape[dim] if x.dim() else 1
+    if not isinstance(size, int) or size > (1 << 31) - 1:
+        raise Decline(f"the indexed dimension has size {size}, which int32 may not hold")
+
+
+def _gathered(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    if x.dim() == 0 or index.dim() == 0:
+        x, index, dim = x.reshape(-1), index.reshape(-1), 0
+    dim = dim % x.dim()
+    for other, size in enumerate(index.shape):
+        if other != dim and x.shape[other] != size:
+            x = x.narrow(other, 0, size)
+    return swapped(taken(swapped(x, dim), swapped(index, dim)), dim)

@@ -1,0 +1,85 @@
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from lowerfix.errors import Decline
+from lowerfix.passes.selection.gather import gather, take, take_along_dim
+from lowerfix.testing import adversarial_inputs, assert_same, check_rewrite
+
+
+def special(shape: tuple[int, ...], seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Ties, NaN, infinities and signed zeros, or a type's extremes, at random places."""
+    if dtype.is_floating_point:
+        nan, inf = float("nan"), float("inf")
+        choice = torch.tensor([nan, inf, -inf, 0.0, -0.0, 1.0, 1.0, 2.0, -1.5, 3.0], dtype=dtype)
+    elif dtype == torch.bool:
+        choice = torch.tensor([False, True])
+    else:
+        choice = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max, 0, 1, 1, 2], dtype=dtype)
+    generator = torch.Generator().manual_seed(seed)
+    return choice[torch.randint(len(choice), shape, generator=generator)]
+
+
+SHAPES = st.lists(st.integers(1, 5), min_size=0, max_size=3).map(tuple)
+SEEDS = st.integers(0, 1 << 30)
+SOME = settings(max_examples=40, deadline=None)
+
+
+def test_of_an_index_input_only_the_cast_stays_outside() -> None:
+    inputs = (torch.randn(2, 3, 4), torch.tensor([[0, 1, 2], [2, 2, 1]]))
+    check_rewrite(
+        lambda x, i: (x.gather(0, (i.to(torch.int32) % 2)[:, :, None].long()), x.gather(-1, i[:, :, None])),
+        inputs,
+        target="vgf",
+        expect="gather",
+        allowed_left=["_to_dim_order_copy"],
+        lowered_inputs=list(adversarial_inputs(inputs)),
+    )
+
+
+def test_as_in_eager_with_computed_indices() -> None:
+    inputs = (torch.randn(2, 3, 4),)
+
+    def model(x: Tensor) -> Any:
+        best = x.argmax(1)
+        return x.gather(1, best[:, None]), torch.take_along_dim(x, best[:1, None], 1), torch.take(x, best)
+
+    check_rewrite(model, inputs, target="vgf", expect="gather", lowered_inputs=list(adversarial_inputs(inputs)))
+
+
+def test_int8_picks_quantized_elements() -> None:
+    model = lambda x: x.gather(0, x.argmax(0, keepdim=True))  # noqa: E731
+    check_rewrite(model, (torch.randn(3, 4, 5),), target="ethos-u85", expect="gather")
+
+
+@SOME
+@given(shape=SHAPES, seed=SEEDS, cut=st.booleans(), rows=st.integers(1, 4))
+def test_every_rank_and_dimension(shape: Any, seed: int, cut: bool, rows: int) -> None:
+    x = special(shape, seed)
+    generator = torch.Generator().manual_seed(seed)
+    for dim in range(-x.dim(), max(1, x.dim())):
+        size = [max(1, n - cut) for n in shape]
+        if size:
+            size[dim] = rows
+        index = torch.randint(shape[dim] if shape else 1, size, generator=generator)
+        assert_same(x.gather(dim, index), gather(x, dim, index))
+        if shape:
+            index = index.narrow((dim + 1) % len(shape), 0, 1) if len(shape) > 1 else index
+            assert_same(torch.take_along_dim(x, index, dim), take_along_dim(x, index, dim))
+            negative = index - shape[dim]
+            assert_same(torch.take_along_dim(x, negative, dim), take_along_dim(x, negative, dim))
+        everywhere = index % x.numel()
+        assert_same(torch.take_along_dim(x, everywhere), take_along_dim(x, everywhere))
+        assert_same(torch.take(x, everywhere), take(x, everywhere))
+        assert_same(torch.take(x, everywhere - x.numel()), take(x, everywhere - x.numel()))
+
+
+def test_what_is_declined() -> None:
+    with pytest.raises(Decline, match="nothing"):
+        gather(torch.zeros(3), 0, torch.zeros(0, dtype=torch.int64))
+    with pytest.raises(Decline, match="int32"):
+        gather(torch.zeros(1).expand(1 << 31), 0, torch.zeros(1, dtype=torch.int64))
