@@ -1,0 +1,1 @@
+"""Rewrites of ops that make one value of many: sums, extrema, moments, norms, distances, losses."""
