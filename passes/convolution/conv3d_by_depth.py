@@ -1,0 +1,57 @@
+"""conv3d as conv2d over the frames, the taps of the depth taken as channels.
+
+**What it rewrites.** ``conv3d`` with any stride, padding, dilation and groups, with or without a batch.
+
+**The identity.** An output frame reads a window of input frames. Put side by side as channels, the window is an image
+of ``channels * depth`` channels, and the weight ``[out, in, depth, h, w]``, viewed as ``[out, in * depth, h, w]``, sums
+the same products. Frames go to the batch.
+
+**Why the backend needs it.** Ethos-U55 has no CONV3D.
+
+**What it leaves alone.** Backends that take the op. Symbolic sizes.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lowerfix.errors import Decline
+from lowerfix.rewriting import rewrite
+
+aten = torch.ops.aten
+
+RETIRE_WHEN = "Ethos-U55 takes conv3d; it has no CONV3D in Vela 5"
+
+_MOST_FRAMES = 64
+
+
+@rewrite(aten.conv3d.default)
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: list[int] = [1, 1, 1],  # noqa: B006
+    padding: list[int] = [0, 0, 0],  # noqa: B006
+    dilation: list[int] = [1, 1, 1],  # noqa: B006
+    groups: int = 1,
+) -> Tensor:
+    """Pad the depth, stack the window's frames, convolve, and put the frames back."""
+    stride, padding, dilation = (list(v) * 3 if len(v) == 1 else list(v) for v in (stride, padding, dilation))
+    x = input if input.dim() == 5 else input.unsqueeze(0)
+    batch, channels, frames, *_ = x.shape
+    out, within, depth, height, width = weight.shape
+    if not isinstance(frames, int):
+        raise Decline("the depth is symbolic; export with a constant one")
+    count = (frames + 2 * padding[0] - dilation[0] * (depth - 1) - 1) // stride[0] + 1
+    if count > _MOST_FRAMES:
+        raise Decline(f"it makes {count} frames; at most {_MOST_FRAMES} go to the batch")
+    if padding[0]:
+        x = F.pad(x, [0, 0, 0, 0, padding[0], padding[0]])
+    span = (count - 1) * stride[0] + 1
+    windows = [aten.slice.Tensor(x, 2, k * dilation[0], k * dilation[0] + span, stride[0]) for k in range(depth)]
+    images = torch.stack(windows, 2) if depth > 1 else windows[0].unsqueeze(2)  # [batch, channels, depth, count, h, w]
+    images = images.permute(0, 3, 1, 2, 4, 5).reshape(batch * count, channels * depth, *x.shape[3:])
+    kernel = weight.reshape(out, within * depth, height, width)
+    y: Tensor = aten.conv2d.default(images, kernel, bias, stride[1:], padding[1:], dilation[1:], groups)
+    y = y.reshape(batch, count, out, *y.shape[2:]).transpose(1, 2).contiguous()
+    return y if input.dim() == 5 else y.squeeze(0)
