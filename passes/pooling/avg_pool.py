@@ -66,13 +66,13 @@ def avg_pool3d(
         x, pads, ceil_mode = _surrounded(x, kernel, steps, pads, ceil_mode), [0, 0, 0], False
     options = (ceil_mode, count_include_pad)
     *batch, channels, depth, height, width = x.shape
-    images = x.reshape(-1, channels * depth, height, width)
+    images: Tensor = x.reshape(-1, channels * depth, height, width)
     if kernel[1:] != [1, 1] or steps[1:] != [1, 1]:
         images = aten.avg_pool2d.default(images, kernel[1:], steps[1:], pads[1:], *options)
         if divisor_override is not None:
             images = images * (kernel[1] * kernel[2])
     height, width = images.shape[2:]
-    columns = images.reshape(-1, channels, depth, height * width)
+    columns: Tensor = images.reshape(-1, channels, depth, height * width)
     columns = aten.avg_pool2d.default(columns, [kernel[0], 1], [steps[0], 1], [pads[0], 0], *options)
     if divisor_override is not None:
         columns = columns * (kernel[0] / divisor_override)
@@ -112,10 +112,10 @@ def adaptive_avg_pool1d(x: Tensor, output_size: list[int]) -> Tensor:
 def adaptive_avg_pool3d(x: Tensor, output_size: list[int]) -> Tensor:
     """Over height and width, then over the depth."""
     *batch, channels, depth, height, width = x.shape
-    images = x.reshape(-1, channels * depth, height, width)
+    images: Tensor = x.reshape(-1, channels * depth, height, width)
     images = aten.adaptive_avg_pool2d.default(images, output_size[1:])
     height, width = images.shape[2:]
-    columns = images.reshape(-1, channels, depth, height * width)
+    columns: Tensor = images.reshape(-1, channels, depth, height * width)
     columns = aten.adaptive_avg_pool2d.default(columns, [output_size[0], height * width])
     return columns.reshape(*batch, channels, output_size[0], height, width)
 

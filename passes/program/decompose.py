@@ -53,7 +53,7 @@ class Decompose(RewritePass):
         questions = []
         for match in refused:
             try:
-                [rewrite] = self._serving(match.node)
+                [rewrite] = self._serving(match.node, context)
                 questions.append(question(match, self._trace(rewrite, match, context), program, context))
             except Decline:
                 continue
@@ -69,7 +69,7 @@ class Decompose(RewritePass):
                 continue
         return matched
 
-    def _serving(self, node: Node) -> list[Rewrite]:
+    def _serving(self, node: Node, context: Context) -> list[Rewrite]:
         rewrite = _rewrite_of(node.target) if isinstance(node.target, torch._ops.OpOverload) else None
         return [rewrite] if rewrite is not None else []
 

@@ -88,7 +88,7 @@ def _is_left_whole(node: Node, answer: Answer) -> bool:
 def _served(match: Match, program: Program, context: Context) -> bool:
     """Whether another pass has a better replacement."""
     for other in context.rewrites:
-        if other._serving(match.node):
+        if other._serving(match.node, context):
             try:
                 if other._choose(match, program, context)[0] is not None:
                     return True
