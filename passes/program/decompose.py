@@ -40,7 +40,7 @@ class Decompose(RewritePass):
     retire_when: ClassVar[str] = "quantizers annotate what to_edge makes of an op; those of ExecuTorch 1.5.1 know names"
 
     def matches(self, program: Program) -> Iterator[Node]:
-        return (node for node in program.graph.nodes if node.op == "call_function" and self._serving(node))
+        return (node for node in program.graph.nodes if node.op == "call_function" and _definition(node.target))
 
     def questions(self, program: Program, context: Context) -> list[Question]:
         """Whether the ops are taken as they are; most are, and need no tracing."""
@@ -70,7 +70,7 @@ class Decompose(RewritePass):
         return matched
 
     def _serving(self, node: Node, context: Context) -> list[Rewrite]:
-        rewrite = _rewrite_of(node.target) if isinstance(node.target, torch._ops.OpOverload) else None
+        rewrite = _definition(node.target)
         return [rewrite] if rewrite is not None else []
 
     def _trace(self, rewrite: Rewrite, match: Match, context: Context) -> Trace:
@@ -86,8 +86,10 @@ class Decompose(RewritePass):
 
 
 @cache
-def _rewrite_of(op: torch._ops.OpOverload) -> Rewrite | None:
+def _definition(op: Any) -> Rewrite | None:
     """The op's definition as a rewrite; None where there is none."""
+    if not isinstance(op, torch._ops.OpOverload):
+        return None
     if op.namespace != "aten" or op._schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags:
         return None
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")

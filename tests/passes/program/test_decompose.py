@@ -71,7 +71,7 @@ VALUES = st.lists(st.sampled_from([float("nan"), float("inf"), -float("inf"), 0.
 @settings(max_examples=50, deadline=None)
 @given(VALUES)
 def test_the_definitions_give_the_same_numbers(values: list[float]) -> None:
-    from lowerfix.passes.program.decompose import _rewrite_of
+    from lowerfix.passes.program.decompose import _definition
 
     x, y = torch.tensor(values), torch.tensor(values[::-1])
     for op, arguments in {
@@ -84,6 +84,6 @@ def test_the_definitions_give_the_same_numbers(values: list[float]) -> None:
         aten.diag_embed.default: (x,),
         aten.clamp_max.Tensor: (x, y),
     }.items():
-        rewrite = _rewrite_of(op)
+        rewrite = _definition(op)
         assert rewrite is not None
         assert_same(op(*arguments), rewrite.function(*arguments), 1e-6)
