@@ -1,4 +1,6 @@
-"""Write docs/passes/: one page a pass, from its docstring, and the index. --check only says whether they are stale.
+"""Write docs/passes/, one page a pass and the index, and docs/limits.md, all of it from the passes' docstrings.
+
+--check only says whether they are stale.
 
 Usage: python docs/generate.py [--check]
 """
@@ -10,15 +12,35 @@ from lowerfix import registry
 from lowerfix.rewritepass import RewritePass
 from lowerfix.source import op_name
 
-FOLDER = Path(__file__).parent / "passes"
+DOCS = Path(__file__).parent
+FOLDER = DOCS / "passes"
+
+LEAVES = "**What it leaves alone.**"
+
+LIMITS = """# Limits
+
+What lowerfix does not do. In a report each of these has its reason and your source line.
+
+## In general
+
+- The dtypes of a program's inputs and outputs stay. An int64 input or output is cast on the CPU, since no Arm target
+  has int64: that one cast stays there (`allow="int32-inputs"` changes the inputs).
+- A program that only moves data (`x.view(...)`, `x.clone()`) has nothing to delegate, and stays on the CPU.
+- Sizes that depend on data (`x[mask]`, `nonzero`, `unique`) are left as they are, unless you promise that a mask keeps
+  every row: `promises={"x[mask]": "all-true"}`.
+- The bodies of control-flow ops (`torch.cond`, `while_loop`, `scan`) are left as they are.
+- Complex inputs and outputs, sparse tensors, random numbers (`allow="random-to-input"`), factorisations and solvers.
+- What is in the Edge dialect already: ops are decomposed by then, and most rewrites come too late.
+
+## By pass
+
+"""
 
 
 def page(identifier: str) -> str:
     """The page of one pass, in Markdown."""
     cls = registry.get(identifier)
-    module = sys.modules[cls.__module__]
-    text = (module.__doc__ or "").replace("``", "`")
-    title, _, body = text.partition("\n\n")
+    title, _, body = documentation(identifier).partition("\n\n")
     facts = [f"Source: `{'/'.join(cls.__module__.split('.')[1:])}.py`"]
     if issubclass(cls, RewritePass):
         ops = dict.fromkeys(op_name(target) for rewrite in cls.rewrites for target in rewrite.targets)
@@ -32,25 +54,55 @@ def page(identifier: str) -> str:
     return f"# {identifier}\n\n{title.strip()}\n\n{body.strip()}\n\n{lines}\n"
 
 
+def documentation(identifier: str) -> str:
+    """The docstring of a pass's module, in Markdown."""
+    return (sys.modules[registry.get(identifier).__module__].__doc__ or "").replace("``", "`")
+
+
+def family(identifier: str) -> str:
+    """The folder that a pass is in."""
+    return registry.get(identifier).__module__.split(".")[-2].replace("_", " ")
+
+
+def index() -> str:
+    """All passes by family, each with the first line of its docstring."""
+    text = "# Passes\n"
+    names = list(registry.all_passes())
+    for group in sorted(set(map(family, names))):
+        rows = [
+            f"| [{name}]({name}.md) | {documentation(name).partition(chr(10))[0]} |"
+            for name in names
+            if family(name) == group
+        ]
+        text += f"\n## {group.capitalize()}\n\n| pass | |\n|---|---|\n" + "\n".join(rows) + "\n"
+    return text
+
+
+def limits() -> str:
+    """What each pass leaves alone, in its own words."""
+    parts = []
+    for name in registry.all_passes():
+        _, found, left = documentation(name).partition(LEAVES)
+        if found:
+            parts.append(f"**[{name}](passes/{name}.md)**: {' '.join(left.partition(chr(10) * 2)[0].split())}\n")
+    return LIMITS + "\n".join(parts)
+
+
 def pages() -> dict[Path, str]:
     """Every page by its path."""
     written = {FOLDER / f"{identifier}.md": page(identifier) for identifier in registry.all_passes()}
-    rows = []
-    for identifier, cls in registry.all_passes().items():
-        first = (sys.modules[cls.__module__].__doc__ or "").partition("\n")[0].replace("``", "`")
-        rows.append(f"| [{identifier}]({identifier}.md) | {first} |")
-    written[FOLDER / "index.md"] = "# Passes\n\n| pass | |\n|---|---|\n" + "\n".join(rows) + "\n"
-    return written
+    return {**written, FOLDER / "index.md": index(), DOCS / "limits.md": limits()}
 
 
 def main() -> int:
     """Write the pages, or tell which are stale; returns the exit code."""
     wanted = pages()
-    there = {path: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")} if FOLDER.is_dir() else {}
+    found = [*FOLDER.glob("*.md"), *DOCS.glob("limits.md")]
+    there = {path: path.read_text(encoding="utf-8") for path in found}
     stale = sorted(path for path in {*wanted, *there} if wanted.get(path) != there.get(path))
     if "--check" in sys.argv:
         for path in stale:
-            print(f"{path.relative_to(FOLDER.parent.parent)} is stale; run: python docs/generate.py", file=sys.stderr)
+            print(f"{path.relative_to(DOCS.parent)} is stale; run: python docs/generate.py", file=sys.stderr)
         return 1 if stale else 0
     FOLDER.mkdir(exist_ok=True)
     for path in stale:
