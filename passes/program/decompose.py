@@ -58,7 +58,11 @@ class Decompose(RewritePass):
             except Decline:
                 continue
         context.oracle.ask(questions)
-        return super().run(program, context)
+        changed = super().run(program, context)
+        # A pass that knows the op has given a better reason.
+        others = {finding.node for finding in context.declines if finding.pass_id != self.id}
+        context.declines[:] = [f for f in context.declines if f.pass_id != self.id or f.node not in others]
+        return changed
 
     def _matched(self, program: Program) -> list[Match]:
         matched = []
