@@ -201,11 +201,12 @@ def tables(wanted: set[str]) -> list[str]:
             for guards in (True, False)
         ]
         parts.append(table(["", "Conv2d and mean, to prepare_pt2e", "U85", "U85, lowerfix"], rows))
-    cases = [
-        [row, label, *(cell(*made(maker, shape), target, fixed) for target in ("vgf", "ethos-u85") for fixed in both)]
-        for row, label, maker, shape in ROWS
-        if chosen(row)
-    ]
+    cases = []
+    for row, label, maker, shape in ROWS:
+        if chosen(row):
+            ways = [(target, fixed) for target in ("vgf", "ethos-u85") for fixed in both]
+            cases.append([row, label, *(cell(*made(maker, shape), target, fixed) for target, fixed in ways)])
+            print(*cases[-1], sep=" | ", file=sys.stderr, flush=True)
     if cases:
         parts.append(table(["", "model", "VGF", "VGF, lowerfix", "U85", "U85, lowerfix"], cases))
     if chosen("5"):

@@ -1,5 +1,8 @@
 """Whole models, from export to the reference model: what stock ExecuTorch splits goes over in one piece."""
 
+from typing import Any
+
+import models
 import pytest
 import torch
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -81,3 +84,29 @@ def test_a_wrapped_partitioner_alone_makes_a_block_whole() -> None:
     assert {"conv-transpose1d", "index-to-int32"} <= {finding.pass_id for finding in report.of("rewritten")}
     with torch.no_grad():
         assert_same([model(*inputs)], list(lowering.execute(lowered, inputs)), 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [models.DiffusionUnet, models.WorldModel, models.TextEncoder])
+def test_models_like_real_ones_are_whole_on_vgf(kind: Any) -> None:
+    model, inputs = models.made(kind), kind.inputs()
+    program = lowerfix.apply(torch.export.export(model, inputs), target="vgf")
+    lowered = lowering.lower(program, "vgf", compile=False)
+    assert (lowered.delegates, lowered.cpu_ops) == (1, {})
+    with torch.no_grad():
+        assert lowering.max_abs_error(model(*inputs), lowering.execute(lowered, inputs)) < 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [models.DiffusionUnet, models.WorldModel, models.TextEncoder])
+def test_models_like_real_ones_are_whole_on_ethos_u85(kind: Any) -> None:
+    """And lowering adds no noise to that of int8 itself."""
+    model, inputs = models.made(kind), kind.inputs()
+    program = lowerfix.apply(torch.export.export(model, inputs), target="ethos-u85")
+    quantized = lowering.quantize(program, "ethos-u85", [kind.inputs(seed) for seed in range(4)])
+    lowered = lowering.lower(lowerfix.apply(quantized, target="ethos-u85"), "ethos-u85", compile=False)
+    assert (lowered.delegates, lowered.cpu_ops, lowered.inner_quantize) == (1, {}, 0)
+    outputs = lowering.execute(lowered, inputs)
+    with torch.no_grad():
+        int8 = quantized.module(check_guards=False)(*inputs)
+    assert lowering.signal_to_noise(int8, outputs) > 35
