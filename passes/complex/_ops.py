@@ -117,6 +117,9 @@ _SUMS = (
 )
 
 
+_SCATTERS = (aten.slice_scatter.default, aten.select_scatter.default)
+
+
 def _same_on_both(target: Any) -> Served:
     """The op on either part."""
 
@@ -160,7 +163,17 @@ def _sum(target: Any) -> Served:
     return served
 
 
-for _targets, _kind in ((_MOVES, _same_on_both), (_JOINS, _join), (_SUMS, _sum)):
+def _scatter(target: Any) -> Served:
+    """The op on either part of what is written to and of what is written."""
+    same = _same_on_both(target)
+
+    def served(on: On, z: Operand, source: Operand, *where: Any, **kwargs: Any) -> Any:
+        return same(on, pair(z, on.dtype), pair(source, on.dtype), *where, **kwargs)
+
+    return served
+
+
+for _targets, _kind in ((_MOVES, _same_on_both), (_JOINS, _join), (_SUMS, _sum), (_SCATTERS, _scatter)):
     SERVED.update({_target: _kind(_target) for _target in _targets})
 
 
@@ -184,6 +197,24 @@ def _reshape(on: On, z: Pair, shape: Sequence[int]) -> Pair:
 def _shaped_as(on: On, z: Operand, other: Operand) -> Any:
     shape = (other.real if isinstance(other, Pair) else other).shape  # type: ignore[union-attr]
     return Pair(*(torch.reshape(part, shape) for part in pair(z, on.dtype)))
+
+
+@serves(aten.copy.default)
+def _copy(on: On, z: Pair, source: Operand, non_blocking: bool = False) -> Pair:
+    return Pair(*(part.expand(z.real.shape).clone() for part in pair(source, on.dtype)))
+
+
+@serves(aten.fill.Scalar, aten.full_like.default)
+def _fill(on: On, z: Operand, value: complex, **kwargs: Any) -> Pair:
+    like = z.real if isinstance(z, Pair) else z
+    assert isinstance(like, Tensor)
+    number = complex(value)
+    return Pair(*(torch.full_like(like, part, dtype=on.dtype) for part in (number.real, number.imag)))
+
+
+@serves(aten.ones_like.default)
+def _ones_like(on: On, z: Operand, **kwargs: Any) -> Pair:
+    return _fill(on, z, 1)
 
 
 @serves(aten.matrix_H.default, aten.mH.default)

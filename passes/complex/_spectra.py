@@ -189,28 +189,47 @@ def _istft(
 ) -> Tensor:  # fmt: skip
     if return_complex or isinstance(window, Pair):
         raise Decline("its result or its window is complex")
-    hop, given, frames = hop_length or n_fft // 4, z.real.shape[-2], z.real.shape[-1]
+    hop, frames = hop_length or n_fft // 4, z.real.shape[-1]
     scale = (n_fft**0.5 if normalized else 1.0) / n_fft
     shape = _fitted_window(window, n_fft, win_length, on.dtype)
-    if 2 * given * n_fft > _fourier.COMFORTABLE:
-        raise Decline(f"n_fft={n_fft} needs a matrix of {2 * given * n_fft} numbers")
-    matrix = on.fourier.table(
-        f"istft {n_fft} {given} {scale}", lambda: _fourier.inverse_window_matrix(n_fft, given, scale).T, on.dtype
-    )
+    total = _added_up(on, z, n_fft, hop, scale, shape)
     ones = torch.ones(n_fft, dtype=on.dtype) if shape is None else shape
-    kernel = (matrix if shape is None else matrix * shape).unsqueeze(1)
-    both = torch.cat([z.real, z.imag], -2)
-    both = both if both.dim() == 3 else both.unsqueeze(0)
-    total = F.conv_transpose1d(both, kernel, stride=hop).squeeze(1)
-    covered = torch.ones(1, 1, frames, dtype=on.dtype)
-    envelope = F.conv_transpose1d(covered, (ones * ones).reshape(1, 1, -1), stride=hop).reshape(-1)
+    envelope = _overlapped((ones * ones).expand(frames, n_fft), hop)
     start = n_fft // 2 if center else 0
     whole = (frames - 1) * hop + n_fft
     end = start + length if length is not None else whole - (n_fft // 2 if center else 0)
     cut = min(end, whole)
-    result = total[:, start:cut] / envelope[start:cut]
-    result = F.pad(result, (0, end - cut)) if end > cut else result
-    return result if z.real.dim() == 3 else result.squeeze(0)
+    result = total[..., start:cut] / envelope[start:cut]
+    return F.pad(result, (0, end - cut)) if end > cut else result
+
+
+def _added_up(on: On, z: Pair, n_fft: int, hop: int, scale: float, window: Tensor | None) -> Tensor:
+    """The frames of a signal, each under its window, added up where they overlap."""
+    given = z.real.shape[-2]
+    if 2 * given * n_fft <= _fourier.COMFORTABLE:
+        matrix = on.fourier.table(
+            f"istft {n_fft} {given} {scale}", lambda: _fourier.inverse_window_matrix(n_fft, given, scale).T, on.dtype
+        )
+        kernel = (matrix if window is None else matrix * window).unsqueeze(1)
+        both = torch.cat([z.real, z.imag], -2)
+        total = F.conv_transpose1d(both if both.dim() == 3 else both.unsqueeze(0), kernel, stride=hop).squeeze(1)
+        return total if both.dim() == 3 else total.squeeze(0)
+    z = Pair(z.real.transpose(-1, -2), z.imag.transpose(-1, -2))
+    if given == n_fft:
+        frames = on.fourier.complex_last(z.real, z.imag, n_fft, 1, scale).real
+    else:
+        frames = on.fourier.to_real_last(z, n_fft, scale)
+    return _overlapped(frames if window is None else frames * window, hop)
+
+
+def _overlapped(frames: Tensor, hop: int) -> Tensor:
+    """``[..., frames, size]`` added up, each a step further than the one before, in blocks of the length of a step."""
+    count, size = frames.shape[-2:]
+    each = -(-size // hop)
+    blocks = F.pad(frames, (0, each * hop - size)) if size % hop else frames
+    blocks = blocks.unflatten(-1, (each, hop))
+    shifted = [F.pad(blocks[..., i, :], (0, 0, i, each - 1 - i)) for i in range(each)]
+    return sum(shifted[1:], shifted[0]).flatten(-2)[..., : (count - 1) * hop + size]
 
 
 def _fitted_window(window: Tensor | None, n_fft: int, win_length: int | None, dtype: torch.dtype) -> Tensor | None:
