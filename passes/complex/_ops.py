@@ -22,12 +22,10 @@ class On(NamedTuple):
     Attributes:
         dtype: of the parts.
         fourier: the Fourier transforms of the program.
-        quantized: the parts will be int8, which has no infinity and no NaN, and no room for what a quotient can be.
     """
 
     dtype: torch.dtype
     fourier: Fourier
-    quantized: bool = False
 
 
 Served = Callable[..., Any]
@@ -263,7 +261,7 @@ def _imag(on: On, z: Pair) -> Tensor:
 
 @serves(aten.abs.default)
 def _abs(on: On, z: Pair) -> Tensor:
-    return torch.sqrt(power(on, z)) if on.quantized else _pair.absolute(z)
+    return _pair.absolute(z)
 
 
 def power(on: On, z: Pair) -> Tensor:

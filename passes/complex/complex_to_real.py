@@ -62,7 +62,7 @@ class ComplexToReal(Pass):
         changed = False
         stored = _Stored(program, self.id)
         for nodes in _regions(program):
-            region = _Region(nodes, program, stored, context.target.quantized)
+            region = _Region(nodes, program, stored)
             try:
                 for node in nodes:
                     region.trace(node)
@@ -207,7 +207,6 @@ class _Region:
     nodes: list[Node]
     program: Program
     stored: _Stored
-    quantized: bool
     graph: Graph = field(default_factory=Graph)
     values: dict[Node, Any] = field(default_factory=dict)
     outside: dict[Node, Node | _Constant] = field(default_factory=dict)
@@ -276,7 +275,7 @@ class _Region:
             args, kwargs = tree_unflatten(
                 [known.get(leaf, leaf) if isinstance(leaf, Node) else leaf for leaf in leaves], spec
             )
-            result = served(On(dtype, Fourier(self.stored.table), self.quantized), *args, **kwargs)
+            result = served(On(dtype, Fourier(self.stored.table)), *args, **kwargs)
             flat, form = tree_flatten(_as_expected(result, expected, dtype, node))
             structure.append(form)
             return flat
