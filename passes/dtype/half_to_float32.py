@@ -12,7 +12,7 @@ What overflowed (float16 beyond 65504) no longer does.
 without a warning. If the device has it, the target ``vgf+bf16`` is the better choice; the finding says both.
 
 **What it leaves alone.** Operators that are not ATen's, draw random numbers or read the bits of a number: casts are put
-around them. Graph modules with in-place operators.
+around them. Graph modules with in-place operators. Programs that are quantized already: allow it before they are.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from torch.fx import Node
 
 from lowerfix.base import Context, Pass
 from lowerfix.errors import LowerfixError
-from lowerfix.program import Program, mutated_arguments
+from lowerfix.program import Program, Stage, mutated_arguments
 from lowerfix.report import Outcome
 from lowerfix.retyping import computes_alike, first_refusal, is_cast, produces, retype
 from lowerfix.source import op_name
@@ -35,6 +35,7 @@ class Bfloat16ToFloat32(Pass):
 
     id: ClassVar[str] = "bfloat16-to-float32"
     after: ClassVar[tuple[str, ...]] = ("fold-constants",)
+    stages: ClassVar[frozenset[Stage]] = frozenset([Stage.FLOAT])
     retire_when: ClassVar[str] = "never: a device without the type stays without it"
     opt_in: ClassVar[str] = "parameters take twice the memory; results are rounded less, and differ in the last bits"
     dtype: ClassVar[torch.dtype] = torch.bfloat16

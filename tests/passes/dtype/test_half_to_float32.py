@@ -214,3 +214,18 @@ def test_a_graph_module_with_in_place_ops_is_declined(refusing: Callable[..., Ta
     lowerfix.apply(module, target=target, report=report, allow="bfloat16-to-float32")
     [finding] = [f for f in report.of(Outcome.DECLINED) if f.pass_id == "bfloat16-to-float32"]
     assert "it has in-place ops: apply lowerfix to the ExportedProgram" in finding.reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_on_an_npu_it_is_done_before_quantizing_and_not_again(dtype: str) -> None:
+    """The NPU takes int8 around float16, but not around bfloat16."""
+    half, allow = getattr(torch, dtype), f"{dtype}-to-float32"
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4)).to(half).eval()
+    inputs = (torch.randn(4, 8).to(half),)
+    rewritten = lowerfix.apply(export(model, inputs), target="ethos-u85", allow=allow)
+    quantized = lowering.quantize(rewritten, "ethos-u85", [inputs])
+    lowered = lowering.lower(lowerfix.apply(quantized, target="ethos-u85", allow=allow), "ethos-u85", compile=False)
+    assert lowered.delegates == 1
+    assert set(lowered.cpu_ops) <= {"_to_dim_order_copy"}
+    assert lowering.signal_to_noise(model(*inputs), lowering.execute(lowered, inputs)[0]) > 20
