@@ -86,7 +86,7 @@ def test_by_default_it_changes_nothing_and_tells_how_to_allow_it_and_what_it_cos
     assert ops(program) == [aten.erf.default, aten.tanh.default]
     assert not report.of(Outcome.REWRITTEN)
     told = {finding.pass_id: finding for finding in report.of(Outcome.DECLINED)}
-    assert set(told) == {"hard-tanh", "no-erf"}
+    assert {"hard-tanh", "no-erf"} <= set(told)
     assert told["hard-tanh"].reason == (
         f'refusing does not take it whole (aten.tanh.default: no); allow="hard-tanh" would help: {COST}'
     )
