@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.elementwise.float32 import computed_in_float32
+from lowerfix.passes.elementwise._float32 import computed_in_float32
 from lowerfix.passes.elementwise.log1p import log1p_by_log
 from lowerfix.rewriting import in_int8, rewrite
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from lowerfix.passes.elementwise.float32 import promoted_type
+from lowerfix.passes.elementwise._float32 import promoted_type
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten

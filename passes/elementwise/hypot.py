@@ -16,7 +16,7 @@ it is the plain formula.
 import torch
 from torch import Tensor
 
-from lowerfix.passes.elementwise.float32 import computed_in_float32, constant_like
+from lowerfix.passes.elementwise._float32 import computed_in_float32, constant_like
 from lowerfix.rewriting import in_int8, rewrite
 
 aten = torch.ops.aten

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.elementwise.float32 import computed_in_float32
+from lowerfix.passes.elementwise._float32 import computed_in_float32
 from lowerfix.rewriting import in_int8, rewrite
 
 aten = torch.ops.aten

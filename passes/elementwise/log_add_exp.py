@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from lowerfix.passes.elementwise.float32 import computed_in_float32, constant_like
+from lowerfix.passes.elementwise._float32 import computed_in_float32, constant_like
 from lowerfix.passes.elementwise.log1p import log1p_by_log
 from lowerfix.rewriting import rewrite
 

@@ -16,7 +16,7 @@ import math
 import torch
 from torch import Tensor
 
-from lowerfix.passes.elementwise.float32 import computed_in_float32
+from lowerfix.passes.elementwise._float32 import computed_in_float32
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.elementwise.float32 import constant_like
+from lowerfix.passes.elementwise._float32 import constant_like
 from lowerfix.rewriting import in_int8, rewrite
 
 aten = torch.ops.aten

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.elementwise.float32 import computed_in_float32, constant_like, promoted_type
+from lowerfix.passes.elementwise._float32 import computed_in_float32, constant_like, promoted_type
 from lowerfix.rewriting import in_int8, rewrite
 
 aten = torch.ops.aten

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.elementwise.float32 import computed_in_float32, constant_like, is_negative
+from lowerfix.passes.elementwise._float32 import computed_in_float32, constant_like, is_negative
 from lowerfix.rewriting import in_int8, rewrite
 
 aten = torch.ops.aten

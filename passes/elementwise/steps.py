@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.elementwise.float32 import computed_in_float32, constant_like
+from lowerfix.passes.elementwise._float32 import computed_in_float32, constant_like
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten

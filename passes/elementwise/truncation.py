@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.elementwise.float32 import constant_like, in_float32, promoted_type
+from lowerfix.passes.elementwise._float32 import constant_like, in_float32, promoted_type
 from lowerfix.rewriting import in_int8, rewrite
 
 aten = torch.ops.aten

@@ -14,7 +14,7 @@ makes the product zero without an infinity times zero. ``entr`` is negative infi
 import torch
 from torch import Tensor
 
-from lowerfix.passes.elementwise.float32 import computed_in_float32, constant_like
+from lowerfix.passes.elementwise._float32 import computed_in_float32, constant_like
 from lowerfix.passes.elementwise.log1p import log1p_by_log
 from lowerfix.rewriting import in_int8, rewrite
 
