@@ -1,0 +1,1 @@
+"""Views, diagonals, triangles and repetition: where elements go, not what they are."""
