@@ -1,0 +1,1 @@
+"""Rewrites of products of vectors and matrices."""
