@@ -1,1 +1,1 @@
-"""Views, diagonals, triangles and repetition: where elements go, not what they are."""
+"""Passes over the shape of tensors: pieces, order, diagonals and windows."""
