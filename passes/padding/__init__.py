@@ -1,0 +1,1 @@
+"""Padding: what surrounds a tensor."""
