@@ -553,6 +553,14 @@ def test_keyword_arguments_reach_the_rewrite(refusing: Any) -> None:
     torch.testing.assert_close(result.module()(X), X * 7)
 
 
+def test_a_tensor_made_in_a_rewrite_is_neither_copied_nor_detached(refusing: Any) -> None:
+    """An op that works in place would make the program invalid."""
+    rewrites = mish_only(lambda x: by_tanh(x) * torch.tensor([2.0]))
+    result, _ = run(export(F.mish), refusing("aten.mish.default"), rewrites)
+    assert not {aten.lift_fresh_copy.default, aten.detach_.default} & set(ops(result))
+    torch.testing.assert_close(result.module()(X), F.mish(X) * 2)
+
+
 def test_mish_of_integers_is_declined(refusing: Any) -> None:
     """torch refuses to export it, so the program is made by hand."""
     program = export(lambda x: F.relu(x), torch.arange(6))

@@ -333,9 +333,19 @@ def record(
             reason = f"the rewrite would assume {guard} of a symbolic size; export with that size constant"
             raise Decline(reason) from error
         raise LowerfixError(f"rewrite {name!r} failed on {describe(node)}: {type(error).__name__}: {error}") from error
+    _bare_constants(module.graph)
     _merge_casts(module.graph)
     module.graph.eliminate_dead_code()
     return module
+
+
+def _bare_constants(graph: Graph) -> None:
+    """Read what ``torch.tensor(...)`` makes as it is: it is recorded with a copy, and detached in place."""
+    wrappers = (torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.detach_.default)
+    for node in list(graph.nodes):
+        if node.target in wrappers:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
 
 
 def _merge_casts(graph: Graph) -> None:
