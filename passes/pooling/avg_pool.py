@@ -117,7 +117,8 @@ def adaptive_avg_pool3d(x: Tensor, output_size: list[int]) -> Tensor:
     height, width = images.shape[2:]
     columns: Tensor = images.reshape(-1, channels, depth, height * width)
     columns = aten.adaptive_avg_pool2d.default(columns, [output_size[0], height * width])
-    return columns.reshape(*batch, channels, output_size[0], height, width)
+    y: Tensor = columns.reshape(*batch, channels, output_size[0], height, width)
+    return y
 
 
 def _of_rank(values: list[int], rank: int) -> list[int]:
