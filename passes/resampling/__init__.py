@@ -1,0 +1,1 @@
+"""Resampling: the same signal on another grid."""
