@@ -101,7 +101,7 @@ class RewritePass(Pass):
             raise Decline("it is a view, through which an in-place op of the program may write")
         [now] = context.oracle.ask([question(match, None, program, context)])
         if now.taken:
-            return self._corrected(match, now, program, context)
+            return self._corrected(match, now, program, context, depth)
         refused = f"{context.target.name} does not take it whole ({now.reason})"
         reasons = []
         for rewrite in self._serving(node, context):
@@ -121,8 +121,11 @@ class RewritePass(Pass):
             return None, ""
         raise Decline(f"{refused}; {'; '.join(reasons)}")
 
-    def _corrected(self, match: Match, now: Answer, program: Program, context: Context) -> tuple[Trace | None, str]:
+    def _corrected(
+        self, match: Match, now: Answer, program: Program, context: Context, depth: int
+    ) -> tuple[Trace | None, str]:
         """The replacement of an op that the backend takes but computes wrongly; None where it is right."""
+        refused: Decline | None = None
         for rewrite in self._serving(match.node, context):
             if not rewrite.wrong:
                 continue
@@ -132,10 +135,13 @@ class RewritePass(Pass):
                 continue  # the backend is right about these arguments
             problem = f"{context.target.name} takes it, but {rewrite.wrong}"
             try:
-                replacement, _ = self._accepted(match, replacement, now, program, context)
+                replacement, _ = self._accepted(match, replacement, now, program, context, depth)
             except Decline as decline:
-                raise Decline(f"{problem}; {decline.reason}") from decline
+                refused = refused or Decline(f"{problem}; {decline.reason}")
+                continue
             return replacement, f"{problem}; it is right about {_ops(replacement)}"
+        if refused is not None:
+            raise refused
         return None, ""
 
     def _accepted(

@@ -135,8 +135,10 @@ def constant(tensor: torch.Tensor) -> Array | None:
 
 def never_negative(tensor: torch.Tensor) -> bool:
     """Whether an argument is known to hold no negative number, whatever the inputs are. For use inside a rewrite."""
-    interval = bounds(tensor)
-    return interval is not None and interval.low >= 0
+    argument = next((argument for value, argument in _arguments.get() if value is tensor), None)
+    if argument is None or argument.interval is None:
+        return False
+    return argument.interval.low >= 0 or argument.wrapped
 
 
 def bounds(tensor: torch.Tensor) -> Interval | None:
@@ -193,9 +195,14 @@ class Argument:
 
     @property
     def key(self) -> str:
-        text = f"{self.kind}{describe_value(self.value)}{self.interval or ''}"
+        text = f"{self.kind}{describe_value(self.value)}{self.interval or ''}{'wrapped' if self.wrapped else ''}"
         content = self.shown
         return text if content is None else text + hashlib.sha256(content.tobytes()).hexdigest()[:16]
+
+    @cached_property
+    def wrapped(self) -> bool:
+        """Whether it is an index that was made to count from the start, where it is in range at all."""
+        return _is_wrapped(self.node)
 
     @cached_property
     def shown(self) -> Array | None:
@@ -205,6 +212,16 @@ class Argument:
             return None
         array: Array = value.detach().cpu().numpy()
         return array
+
+
+def _is_wrapped(node: Node) -> bool:
+    """Whether a node is ``where(i < 0, i + n, i)``, as a rewrite makes it of an index that may count from the end."""
+    if op_name(node.target) != "aten.where.self":
+        return False
+    below, shifted, index = node.args
+    below_zero = isinstance(below, Node) and op_name(below.target) == "aten.lt.Scalar" and below.args == (index, 0)
+    by_size = isinstance(shifted, Node) and op_name(shifted.target) == "aten.add.Tensor" and shifted.args[0] is index
+    return below_zero and by_size
 
 
 def describe_value(value: Any) -> str:
