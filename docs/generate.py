@@ -42,11 +42,13 @@ def page(identifier: str) -> str:
     cls = registry.get(identifier)
     title, _, body = documentation(identifier).partition("\n\n")
     facts = [f"Source: `{'/'.join(cls.__module__.split('.')[1:])}.py`"]
-    if issubclass(cls, RewritePass):
+    if issubclass(cls, RewritePass) and cls.rewrites:
         ops = dict.fromkeys(op_name(target) for rewrite in cls.rewrites for target in rewrite.targets)
         facts.append(f"Ops: {', '.join(f'`{op}`' for op in ops)}")
         facts.append(f"Alternatives, the cheapest first: {', '.join(f'`{rewrite.name}`' for rewrite in cls.rewrites)}")
-    if cls.after:
+    if "*" in cls.after:
+        facts.append("Runs after all others")
+    elif cls.after:
         facts.append(f"Runs after: {', '.join(f'[{earlier}]({earlier}.md)' for earlier in cls.after)}")
     if cls.retire_when:
         facts.append(f"Can be retired when: {cls.retire_when}")
