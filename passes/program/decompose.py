@@ -11,11 +11,12 @@ hundreds more.
 do not know stays in float, although each op that it is made of has an int8 form. And the other passes serve what they
 know by name, too: here they get at the ops inside.
 
-**What it leaves alone.** Ops that another pass rewrites; random ones; those whose definition has an op of another
-namespace, or returns other dtypes or layouts.
+**What it leaves alone.** Ops that another pass rewrites; random ones; those whose definition is no other ATen ops, or
+returns other dtypes or layouts.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any, ClassVar
 
@@ -26,9 +27,10 @@ from torch.fx import Node
 from lowerfix.base import Context
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.oracle import Question
-from lowerfix.program import Program, Stage
+from lowerfix.program import Program, Stage, is_view, mutated_arguments
+from lowerfix.report import Outcome
 from lowerfix.rewritepass import RewritePass, question
-from lowerfix.rewriting import Match, Rewrite, Trace
+from lowerfix.rewriting import Match, Rewrite, Trace, functional_form, splice
 
 
 class Decompose(RewritePass):
@@ -48,29 +50,39 @@ class Decompose(RewritePass):
 
     def run(self, program: Program, context: Context) -> bool:
         matched = self._matched(program)
-        asked = [question(match, None, program, context) for match in matched]
-        refused = [m for m, answer in zip(matched, context.oracle.ask(asked), strict=True) if not answer.taken]
-        questions = []
-        for match in refused:
-            try:
-                [rewrite] = self._serving(match.node, context)
-                questions.append(question(match, self._trace(rewrite, match, context), program, context))
-            except Decline:
-                continue
-        context.oracle.ask(questions)
-        changed = super().run(program, context)
+        answers = context.oracle.ask([question(match, None, program, context) for match in matched])
+        questions: dict[Node, Question] = {}
+        for match, answer in zip(matched, answers, strict=True):
+            with suppress(Decline):
+                if not answer.taken:
+                    [rewrite] = self._serving(match.node, context)
+                    replacement = self._trace(rewrite, match, context)
+                    questions[match.node] = question(match, replacement, program, context)
+        context.oracle.ask(questions.values())
         # A pass that knows the op has given a better reason.
-        others = {finding.node for finding in context.declines if finding.pass_id != self.id}
-        context.declines[:] = [f for f in context.declines if f.pass_id != self.id or f.node not in others]
+        declined = {finding.node for finding in context.declines}
+        changed = False
+        for node in questions:
+            match = Match.of(node, program)
+            try:
+                chosen, reason = self._choose(match, program, context)
+            except Decline as decline:
+                if node.name not in declined:
+                    context.find(self.id, node, Outcome.DECLINED, decline.reason)
+                continue
+            if chosen is not None:
+                context.find(self.id, node, Outcome.REWRITTEN, reason)
+                splice(program, match, chosen, self.id)
+                changed = True
+        if changed:
+            program.remove_dead()
         return changed
 
     def _matched(self, program: Program) -> list[Match]:
         matched = []
         for node in self.matches(program):
-            try:
+            with suppress(Decline):
                 matched.append(Match.of(node, program))
-            except Decline:
-                continue
         return matched
 
     def _serving(self, node: Node, context: Context) -> list[Rewrite]:
@@ -82,6 +94,9 @@ class Decompose(RewritePass):
             traced = super()._trace(rewrite, match, context)
         except LowerfixError as error:
             raise Decline(f"PyTorch's definition cannot be traced here: {error}") from error
+        for node in traced.graph.nodes:
+            if mutated_arguments(node):
+                _make_functional(node)
         ops = [node.target for node in traced.graph.nodes if node.op == "call_function"]
         foreign = {str(op) for op in ops if isinstance(op, torch._ops.OpOverload) and op.namespace != "aten"}
         if foreign or match.node.target in ops:
@@ -107,3 +122,11 @@ def _definition(op: Any) -> Rewrite | None:
     written_out.__name__ = op.name().removeprefix("aten::")
     # Calling a composite op runs its kernel, unless composite ops are recorded whole.
     return Rewrite(written_out, (op,), whole=not composite)
+
+
+def _make_functional(node: Node) -> None:
+    """Composite kernels work in place on what they have just computed; what follows is recorded to read the result."""
+    changed: Any = node.args[0]
+    if functional_form(node) is None or changed.op != "call_function" or is_view(changed) or len(changed.users) > 1:
+        raise Decline("PyTorch defines it by in-place ops")
+    node.target = functional_form(node)

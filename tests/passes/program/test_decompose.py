@@ -55,14 +55,29 @@ def test_ops_that_are_taken_and_random_ones_stay(op: object) -> None:
     assert not [f for f in report.findings if f.pass_id == "decompose"]
 
 
-def test_a_definition_by_other_than_aten_ops_is_declined() -> None:
+def test_what_pytorch_defines_by_no_aten_ops_is_none_of_its_business() -> None:
+    program = export(torch.fmod, (torch.randn(3), torch.randn(3)))
     report = Report()
-    lowerfix.apply(
-        export(torch.copysign, (torch.randn(3), torch.randn(3))), target="ethos-u85", report=report, only="decompose"
-    )
+    lowerfix.apply(program, target="ethos-u85", report=report, only="decompose")
+    assert not [f for f in report.findings if f.pass_id == "decompose"]
+
+
+def test_a_kernel_that_adds_in_place_is_made_functional() -> None:
+    program = export(lambda x: F.rms_norm(x, [8]), (torch.randn(2, 8),))
+    after = lowerfix.apply(program, target="ethos-u85")
+    ops = [str(node.target) for node in after.graph.nodes if node.op == "call_function"]
+    assert "aten.rms_norm.default" not in ops
+    assert not [op for op in ops if op.split(".")[1].endswith("_")]
+    x = torch.randn(2, 8)
+    assert_same(F.rms_norm(x, [8]), after.module(check_guards=False)(x), 1e-6)
+
+
+def test_a_definition_that_is_refused_too_is_declined_with_the_reason() -> None:
+    report = Report()
+    lowerfix.apply(export(torch.frac, (torch.randn(3),)), target="ethos-u85", report=report, only="decompose")
     [finding] = [f for f in report.findings if f.pass_id == "decompose"]
     assert finding.outcome is Outcome.DECLINED
-    assert "prims" in finding.reason
+    assert "trunc" in finding.reason
 
 
 VALUES = st.lists(st.sampled_from([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -2.5, 3e38]), min_size=4)
