@@ -163,6 +163,17 @@ def test_constants_and_symbolic_sizes_bound_their_values() -> None:
     assert program.ranges.of(counted) == Interval(0, 78)
 
 
+def test_a_symbolic_size_without_a_bound_is_any_integer() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> int:
+            return x.shape[0] * 2
+
+    exported = export(Model(), (torch.randn(4),), dynamic_shapes={"x": {0: torch.export.Dim("batch", min=3)}})
+    program = Program(exported)
+    [doubled] = program.graph.output_node().args[0]  # type: ignore[misc]
+    assert program.ranges.of(doubled) == Interval(6, of_dtype(torch.int64).high)
+
+
 def test_in_place_ops_leave_only_the_dtype() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         index = x.argmax(-1)

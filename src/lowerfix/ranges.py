@@ -130,8 +130,8 @@ def _of_number(value: Any) -> Interval | None:
     if isinstance(value, torch.SymInt):
         bounds = bound_sympy(value.node.expr, value.node.shape_env.var_to_range)
         whole = of_dtype(torch.int64)
-        low = int(bounds.lower) if bounds.lower.is_finite else whole.low
-        high = int(bounds.upper) if bounds.upper.is_finite else whole.high
+        low = int(bounds.lower) if bounds.lower.is_Integer else whole.low  # int_oo calls itself finite
+        high = int(bounds.upper) if bounds.upper.is_Integer else whole.high
         return Interval(max(low, whole.low), min(high, whole.high))
     return None
 
