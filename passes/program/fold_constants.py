@@ -9,9 +9,10 @@ What was only read by them is dropped from the program.
 computed in the graph is not a constant weight: XNNPACK then leaves the convolution or matmul on the CPU.
 
 **What it leaves alone.** Random and uninitialised tensors; whatever reads a buffer that the program changes; quantize
-and dequantize ops, by which backends know quantized weights; outputs of the program; and tensors that would make the
-program larger by more than 16 MiB each, such as a scalar expanded to a large shape. A view of a large weight is stored
-only where it is contiguous, and then it shares the weight's memory.
+and dequantize ops, by which backends know quantized weights; for int8 targets a float ``full``, which their quantizers
+know, while a stored one is quantized on the CPU; outputs of the program; and tensors that would make the program larger
+by more than 16 MiB each, such as a scalar expanded to a large shape. A view of a large weight is stored only where it
+is contiguous, and then it shares the weight's memory.
 """
 
 import operator
@@ -56,7 +57,8 @@ class FoldConstants(Pass):
             readers = [user for user in node.users if user not in sources]
             if not readers:
                 continue
-            if any(user.op == "output" for user in readers) or not self._store(node, sources, values, program, context):
+            kept = any(user.op == "output" for user in readers) or (context.target.quantized and _is_number(node))
+            if kept or not self._store(node, sources, values, program, context):
                 del sources[node]  # then what it reads is the last that can be folded
                 continue
             changed = True
@@ -119,6 +121,11 @@ class FoldConstants(Pass):
 
 def _is_op(node: Node) -> bool:
     return bool(node.op == "call_function")
+
+
+def _is_number(node: Node) -> bool:
+    """Whether it is a float number as a tensor: a quantizer knows it as ``full``, and not where it is stored."""
+    return node.target is torch.ops.aten.full.default and node.meta["val"].is_floating_point()
 
 
 def _can_fold(node: Node, program: Program) -> bool:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 import lowerfix
 from lowerfix import lowering
 from lowerfix.errors import LowerfixError
+from lowerfix.passes.program.fold_constants import FoldConstants
 from lowerfix.testing import assert_same, check_rewrite, export
 
 
@@ -190,3 +191,13 @@ def test_a_symbolic_batch_is_not_touched() -> None:
     for batch in (2, 5):
         x = torch.randn(batch, 3)
         assert_same(program.module()(x), result.module()(x))
+
+
+def test_a_number_as_a_tensor_stays_for_quantizers_which_know_it_so() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.maximum(x, torch.full([1], 0.25)) + torch.full([1], 2.0) * 3.0
+
+    program = export(model, (torch.randn(4),))
+    for target, kept in (("ethos-u85", 1), ("vgf", 0)):
+        graph = FoldConstants()(program, target).graph_module.graph
+        assert len(graph.find_nodes(op="call_function", target=torch.ops.aten.full.default)) == kept
