@@ -101,6 +101,9 @@ class Decompose(RewritePass):
         foreign = {str(op) for op in ops if isinstance(op, torch._ops.OpOverload) and op.namespace != "aten"}
         if foreign or match.node.target in ops:
             raise Decline(f"PyTorch defines it by {', '.join(sorted(foreign)) or 'itself'}")
+        written = sorted({str(op) for op in ops if isinstance(op, torch._ops.OpOverload) and op._schema.is_mutable})
+        if written:
+            raise Decline(f"PyTorch defines it by {', '.join(written)}, which works in place")
         return traced
 
 

@@ -102,3 +102,11 @@ def test_the_definitions_give_the_same_numbers(values: list[float]) -> None:
         rewrite = _definition(op)
         assert rewrite is not None
         assert_same(op(*arguments), rewrite.function(*arguments), 1e-6)
+
+
+def test_a_definition_that_works_in_place_is_declined() -> None:
+    report = Report()
+    program = export(lambda x: torch.diff(x, n=0), (torch.ones(3),))
+    result = lowerfix.apply(program, target="tosa-int", report=report)
+    assert str(result.graph) == str(program.graph)
+    assert "works in place" in str([finding.reason for finding in report.of("declined")])
