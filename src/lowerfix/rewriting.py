@@ -214,8 +214,24 @@ class Argument:
         return array
 
 
+_SAME_NUMBERS = (
+    *CASTS,
+    "aten.view.default",
+    "aten.reshape.default",
+    "aten.unsqueeze.default",
+    "aten.expand.default",
+    "aten.permute.default",
+    "aten.clone.default",
+)
+
+
 def _is_wrapped(node: Node) -> bool:
-    """Whether a node is ``where(i < 0, i + n, i)``, as a rewrite makes it of an index that may count from the end."""
+    """Whether a node is ``where(i < 0, i + n, i)``, as a rewrite makes it of an index that may count from the end.
+
+    Or a view or cast of it: what is in range fits every type that an index is held in.
+    """
+    while op_name(node.target) in _SAME_NUMBERS and isinstance(node.args[0], Node):
+        node = node.args[0]
     if op_name(node.target) != "aten.where.self":
         return False
     below, shifted, index = node.args
