@@ -11,8 +11,9 @@ from torch import Tensor
 
 import lowerfix
 from lowerfix.passes.complex._fourier import Fourier
-from lowerfix.passes.complex._ops import SERVED, On
+from lowerfix.passes.complex._ops import On
 from lowerfix.passes.complex._pair import Pair
+from lowerfix.passes.complex._spectra import SERVED
 from lowerfix.testing import adversarial_inputs, assert_same, check_rewrite, export
 
 aten = torch.ops.aten
