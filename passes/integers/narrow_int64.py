@@ -74,8 +74,11 @@ class NarrowInt64(Pass):
     def questions(self, program: Program, context: Context) -> list[Question]:
         questions = []
         for match, replacements in _candidates(program, context, lambda *_: None):
-            questions.append(question(match, None, program, context))
-            questions += [question(match, trace, program, context) for trace in replacements.values()]
+            asked = question(match, None, program, context)
+            questions.append(asked)
+            now = context.oracle.known(asked)
+            if now is not None and not now.taken:
+                questions += [question(match, trace, program, context) for trace in replacements.values()]
         return questions
 
     def run(self, program: Program, context: Context) -> bool:

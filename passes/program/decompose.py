@@ -28,9 +28,8 @@ from lowerfix.base import Context
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.oracle import Question
 from lowerfix.program import Program, Stage, is_view, mutated_arguments
-from lowerfix.report import Outcome
 from lowerfix.rewritepass import RewritePass, question
-from lowerfix.rewriting import Match, Rewrite, Trace, functional_form, splice
+from lowerfix.rewriting import Match, Rewrite, Trace, functional_form
 
 
 class Decompose(RewritePass):
@@ -45,45 +44,21 @@ class Decompose(RewritePass):
         return (node for node in program.graph.nodes if node.op == "call_function" and _definition(node.target))
 
     def questions(self, program: Program, context: Context) -> list[Question]:
-        """Whether the ops are taken as they are; most are, and need no tracing."""
-        return [question(match, None, program, context) for match in self._matched(program)]
-
-    def run(self, program: Program, context: Context) -> bool:
-        matched = self._matched(program)
-        answers = context.oracle.ask([question(match, None, program, context) for match in matched])
-        questions: dict[Node, Question] = {}
-        for match, answer in zip(matched, answers, strict=True):
-            with suppress(Decline):
-                if not answer.taken:
-                    [rewrite] = self._serving(match.node, context)
-                    replacement = self._trace(rewrite, match, context)
-                    questions[match.node] = question(match, replacement, program, context)
-        context.oracle.ask(questions.values())
-        # A pass that knows the op has given a better reason.
-        declined = {finding.node for finding in context.declines}
-        changed = False
-        for node in questions:
-            match = Match.of(node, program)
-            try:
-                chosen, reason = self._choose(match, program, context)
-            except Decline as decline:
-                if node.name not in declined:
-                    context.find(self.id, node, Outcome.DECLINED, decline.reason)
-                continue
-            if chosen is not None:
-                context.find(self.id, node, Outcome.REWRITTEN, reason)
-                splice(program, match, chosen, self.id)
-                changed = True
-        if changed:
-            program.remove_dead()
-        return changed
-
-    def _matched(self, program: Program) -> list[Match]:
-        matched = []
+        """Whether the ops are taken as they are. More is asked when the other passes have run."""
+        questions = []
         for node in self.matches(program):
             with suppress(Decline):
-                matched.append(Match.of(node, program))
-        return matched
+                questions.append(question(Match.of(node, program), None, program, context))
+        return questions
+
+    def run(self, program: Program, context: Context) -> bool:
+        context.oracle.ask_all(lambda: RewritePass.questions(self, program, context))
+        return super().run(program, context)
+
+    def declined(self, node: Node, reason: str, context: Context) -> None:
+        """Nothing to add where a pass that knows the op has given a better reason."""
+        if all(finding.node != node.name for finding in context.declines):
+            super().declined(node, reason, context)
 
     def _serving(self, node: Node, context: Context) -> list[Rewrite]:
         rewrite = _definition(node.target)

@@ -130,7 +130,10 @@ class Pass(ABC):
         """Rewrite ``program`` in place; return whether anything changed."""
 
     def questions(self, program: Program, context: Context) -> list[Question]:
-        """What ``run`` will want to know of the backend; all passes' questions are asked in one probe."""
+        """What ``run`` will want to know of the backend; all passes' questions are asked in one probe.
+
+        It is called again until it has nothing new to ask, so a question may wait for the answer to another.
+        """
         return []
 
     def wants_functional(self, node: Node) -> bool:

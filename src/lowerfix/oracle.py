@@ -177,20 +177,20 @@ class Oracle:
         self._answers: dict[str, Answer] = {}
         self._disk = DiskCache({**target.versions(), "target": target.name, "quantize": str(quantize), "by": maker})
 
-    def ask(self, questions: Iterable[Question]) -> list[Answer]:
-        """The answers to ``questions``, in order; what is not known yet is asked in one probe."""
-        questions = list(questions)
-        keys = [question.key for question in questions]
-        unknown: dict[str, Question] = {}
-        for key, question in zip(keys, questions, strict=True):
-            if key in self._answers or key in unknown:
-                continue
+    def known(self, question: Question) -> Answer | None:
+        """The answer, where it need not be asked for."""
+        key = question.key
+        if key not in self._answers:
             stored = self._disk.get(key)
             answer = _decode(stored) if stored is not None else None
             if answer is not None:
                 self._answers[key] = answer
-            else:
-                unknown[key] = question
+        return self._answers.get(key)
+
+    def ask(self, questions: Iterable[Question]) -> list[Answer]:
+        """The answers to ``questions``, in order; what is not known yet is asked in one probe."""
+        questions = list(questions)
+        unknown = {question.key: question for question in questions if self.known(question) is None}
         if unknown:
             with listed_once():
                 answers = self._probe(list(unknown.values()))
@@ -198,7 +198,12 @@ class Oracle:
             for key, answer in zip(unknown, answers, strict=True):
                 self._answers[key] = answer
                 self._disk.put(key, asdict(answer))
-        return [self._answers[key] for key in keys]
+        return [self._answers[question.key] for question in questions]
+
+    def ask_all(self, questions: Callable[[], list[Question]]) -> None:
+        """Ask until ``questions`` has none left that is not known; what it asks may depend on what is known by then."""
+        while unknown := [question for question in questions() if self.known(question) is None]:
+            self.ask(unknown)
 
     @cached_property
     def kept(self) -> frozenset[str]:

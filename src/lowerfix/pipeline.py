@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 from lowerfix import registry, targets
 from lowerfix.base import Context, Pass
 from lowerfix.errors import LowerfixError
-from lowerfix.oracle import Oracle
+from lowerfix.oracle import Oracle, Question
 from lowerfix.program import Program, Stage, is_view, mutated_arguments, stage_of
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.rewritepass import RewritePass
@@ -214,12 +214,16 @@ class Pipeline:
         return changed
 
     def _ask_at_once(self, program: Program, context: Context) -> None:
-        """Ask what all passes will want to know in one probe; each finds its answers in the oracle's memory then."""
-        questions = []
-        for p in self._passes:
-            with _named(p):
-                questions += p.questions(program, context)
-        context.oracle.ask(questions)
+        """Ask what all passes will want to know, in few probes; each finds its answers in the oracle's memory then."""
+
+        def questions() -> list[Question]:
+            found = []
+            for p in self._passes:
+                with _named(p):
+                    found += p.questions(program, context)
+            return found
+
+        context.oracle.ask_all(questions)
 
     def _tell(self, program: Program, context: Context) -> None:
         """Let the passes that are not allowed say what they would do."""

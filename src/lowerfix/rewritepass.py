@@ -35,20 +35,36 @@ class RewritePass(Pass):
             yield from program.graph.find_nodes(op="call_function", target=target)
 
     def questions(self, program: Program, context: Context) -> list[Question]:
-        """Everything that deciding about this program needs to know of the backend, to be asked at one go."""
         questions = []
         for node in self.matches(program):
             try:
-                match = Match.of(node, program)
+                questions += self.next_questions(Match.of(node, program), program, context)
             except Decline:
                 continue
-            questions.append(question(match, None, program, context))
-            for rewrite in self._serving(node, context):
-                try:
-                    questions.append(question(match, self._trace(rewrite, match, context), program, context))
-                except Decline:
-                    continue
         return questions
+
+    def next_questions(self, match: Match, program: Program, context: Context) -> list[Question]:
+        """What has to be asked next to decide about a match; nothing where all is known.
+
+        About the op as it is first. Most are taken, and no replacement is traced; else one alternative after the other.
+        """
+        now = question(match, None, program, context)
+        answer = context.oracle.known(now)
+        if answer is None:
+            return [now]
+        for rewrite in self._serving(match.node, context):
+            if bool(rewrite.wrong) != answer.taken:
+                continue
+            try:
+                follow = question(match, self._trace(rewrite, match, context), program, context)
+            except Decline:
+                continue
+            then = context.oracle.known(follow)
+            if then is None:
+                return [follow]
+            if then.accepts_in_place_of(answer):
+                break
+        return []
 
     def run(self, program: Program, context: Context) -> bool:
         changed = False
@@ -57,7 +73,7 @@ class RewritePass(Pass):
                 match = Match.of(node, program)
                 replacement, reason = self._choose(match, program, context)
             except Decline as decline:
-                context.find(self.id, node, Outcome.DECLINED, decline.reason)
+                self.declined(node, decline.reason, context)
                 continue
             if replacement is None:
                 continue
@@ -67,6 +83,10 @@ class RewritePass(Pass):
         if changed:
             program.remove_dead()
         return changed
+
+    def declined(self, node: Node, reason: str, context: Context) -> None:
+        """Report why a node that the backend refuses stays as it is."""
+        context.find(self.id, node, Outcome.DECLINED, reason)
 
     def wants_functional(self, node: Node) -> bool:
         functional = functional_form(node)
@@ -180,7 +200,11 @@ def _expand(replacement: Trace, context: Context, program: Program, depth: int) 
         for node in replacement.graph.nodes
         if node.op == "call_function" and (inner := [p for p in context.rewrites if p._serving(node, context)])
     }
-    context.oracle.ask([question(match, None, program, context) for match, _ in served.values()])
+    context.oracle.ask_all(
+        lambda: [
+            q for match, inner in served.values() for p in inner for q in p.next_questions(match, program, context)
+        ]
+    )
     for node in replacement.graph.nodes:
         if node.target is operator.getitem and node.args[0] in several:
             mapping[node] = several[node.args[0]][node.args[1]]
@@ -244,6 +268,7 @@ def question(match: Match, replacement: Trace | None, program: Program, context:
     results = _results(match.node)
     around.extend((-1 - position, user) for position, result in results for user in _casts(result))
     read = tuple(position for position, _ in results)
+    # Scales and zero points are a part of this key, and not of the question: many keys share one.
     key = (match.key, read, _noted(match.node), replacement, *((n, _described(node, program)) for n, node in around))
     if key not in context.questions:
         context.questions[key] = _make_question(match, replacement, program)
@@ -265,6 +290,7 @@ def _described(node: Node, program: Program) -> str:
 def _make_question(match: Match, replacement: Trace | None, program: Program) -> Question:
     graph = Graph()
     mapping: dict[Node, Node] = {}
+    scales: dict[Any, float] = {}
 
     def placeholder(node: Node, kind: str) -> Node:
         if node not in mapping:
@@ -274,6 +300,8 @@ def _make_question(match: Match, replacement: Trace | None, program: Program) ->
 
     def copied(node: Node, origin: Node | None = None) -> Node:
         new = graph.node_copy(node, lambda old: mapping[old])
+        if is_quantization_op(node.target):
+            new.args = _representative(new.args, scales)
         # "custom" holds what a quantizer noted about the node; splicing hands it on, so it is a part of the question.
         custom = {key: value for key, value in (origin or node).meta.get("custom", {}).items() if key != "lowerfix"}
         new.meta = {"val": node.meta["val"], "custom": custom}
@@ -309,6 +337,18 @@ def _make_question(match: Match, replacement: Trace | None, program: Program) ->
     graph.eliminate_dead_code()
     constraints = getattr(program.source, "range_constraints", {})
     return Question(graph, dict(constraints))
+
+
+def _representative(args: tuple[Any, ...], scales: dict[Any, float]) -> tuple[Any, ...]:
+    """Arguments of a quantize or dequantize op with a scale and a zero point that stand for others.
+
+    Support does not hang on what they are, only on which are equal, and on whether a zero point is zero. Each
+    calibration finds others, and each layer has its own; every one would be a question of its own.
+    """
+    if len(args) < 3 or not (isinstance(args[1], float) and isinstance(args[2], int)):
+        return args  # per channel: they are tensors
+    scale = scales.setdefault(args[1:3], (1 + len(scales)) / 64)
+    return (args[0], scale, 1 if args[2] else 0, *args[3:])
 
 
 def _results(node: Node) -> list[tuple[int, Node]]:
