@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.rewriting import rewrite
+from lowerfix.rewriting import rewrite, stored
 
 aten = torch.ops.aten
 
@@ -39,7 +39,7 @@ MOST_TRANSPOSED_TAPS = 64
 @rewrite(aten.linear.default, cost=5)
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """A matrix product and a sum."""
-    _check(x)
+    _check(x, weight, bias)
     if weight.dim() == 1:
         y = torch.matmul(x.unsqueeze(-2) if x.dim() == 1 else x, weight.unsqueeze(1)).squeeze(-1)
         y = y.squeeze(-1) if x.dim() == 1 else y
@@ -96,7 +96,7 @@ def transposed_convolution(
     dilation: Sequence[int] = (1,),
 ) -> Tensor:
     """Tap by tap."""
-    _check(x)
+    _check(x, weight, bias)
     rank = weight.dim() - 2
     kernel, step, spread = list(weight.shape[2:]), _each(stride, rank), _each(dilation, rank)
     if math.prod(kernel) > MOST_TRANSPOSED_TAPS:
@@ -137,7 +137,7 @@ def _convolution(
     dilation: list[int],
     groups: int,
 ) -> Tensor:
-    _check(x)
+    _check(x, weight, bias)
     kernel, rank = list(weight.shape[2:]), weight.dim() - 2
     if math.prod(kernel) > MOST_TAPS:
         raise Decline(f"the kernel has {math.prod(kernel)} taps; {MOST_TAPS} are the most")
@@ -189,6 +189,8 @@ def _each(values: Sequence[int], rank: int) -> list[int]:
     return list(values) * rank if len(values) == 1 else list(values)
 
 
-def _check(x: Tensor) -> None:
+def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    if stored(weight) and (bias is None or stored(bias)):
+        raise Decline("its weight is a parameter")
     if not x.is_floating_point():
         raise Decline(f"a product of {x.dtype} is not computed here")

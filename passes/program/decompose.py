@@ -27,9 +27,10 @@ from torch.fx import Node
 from lowerfix.base import Context
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.oracle import Question
-from lowerfix.program import Program, Stage, is_view, mutated_arguments
+from lowerfix.program import CASTS, Program, Stage, is_view, mutated_arguments
 from lowerfix.rewritepass import RewritePass, question
 from lowerfix.rewriting import Match, Rewrite, Trace, functional_form
+from lowerfix.source import op_name
 
 
 class Decompose(RewritePass):
@@ -86,6 +87,8 @@ class Decompose(RewritePass):
 def _definition(op: Any) -> Rewrite | None:
     """The op's definition as a rewrite; None where there is none."""
     if not isinstance(op, torch._ops.OpOverload):
+        return None
+    if op_name(op) in CASTS:  # a cast that stays on the CPU is no better by another name
         return None
     if op.namespace != "aten" or op._schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags:
         return None

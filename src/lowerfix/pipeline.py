@@ -261,6 +261,11 @@ _TOO_LATE = (
 @lru_cache(maxsize=1)
 def _default_order() -> tuple[str, ...]:
     passes = registry.all_passes()
+
+    def cost(identifier: str) -> float:
+        """Of several passes that serve one op the cheaper comes first, as of several functions in one file."""
+        return min((rewrite.cost for rewrite in getattr(passes[identifier], "rewrites", ())), default=0.0)
+
     order: nx.DiGraph[str] = nx.DiGraph()
     order.add_nodes_from(passes)
     last = [identifier for identifier, cls in passes.items() if "*" in cls.after]
@@ -269,7 +274,7 @@ def _default_order() -> tuple[str, ...]:
         (earlier, later) for later, cls in passes.items() for earlier in cls.after if earlier in passes
     )
     try:
-        return tuple(nx.lexicographical_topological_sort(order))
+        return tuple(nx.lexicographical_topological_sort(order, key=lambda identifier: (cost(identifier), identifier)))
     except nx.NetworkXUnfeasible:
         cycle = " -> ".join(edge[0] for edge in nx.find_cycle(order))
         raise LowerfixError(f"the passes' order constraints form a cycle: {cycle}") from None

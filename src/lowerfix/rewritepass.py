@@ -29,10 +29,12 @@ class RewritePass(Pass):
     rewrites: ClassVar[tuple[Rewrite, ...]] = ()
 
     def matches(self, program: Program) -> Iterator[Node]:
-        """The nodes of the program whose op one of the rewrites serves, in the order of the graph."""
+        """The nodes of the program whose op one of the rewrites serves, but for those that this pass has made."""
         targets = dict.fromkeys(target for rewrite in self.rewrites for target in rewrite.targets)
         for target in targets:
-            yield from program.graph.find_nodes(op="call_function", target=target)
+            for node in program.graph.find_nodes(op="call_function", target=target):
+                if node.meta.get("custom", {}).get("lowerfix") != self.id:
+                    yield node
 
     def questions(self, program: Program, context: Context) -> list[Question]:
         questions = []

@@ -141,6 +141,11 @@ def never_negative(tensor: torch.Tensor) -> bool:
     return argument.interval.low >= 0 or argument.wrapped
 
 
+def stored(tensor: torch.Tensor | None) -> bool:
+    """Whether an argument is a parameter, buffer or constant of the program. For use inside a rewrite."""
+    return any(argument.kind != "input" for value, argument in _arguments.get() if value is tensor)
+
+
 def bounds(tensor: torch.Tensor) -> Interval | None:
     """Between which numbers an integer or bool argument lies, whatever the inputs are. For use inside a rewrite.
 
