@@ -208,10 +208,21 @@ class Pipeline:
                 if p.run(program, context):
                     program.check()
                     changed.append(p.id)
+                    if not p.cleans_up:
+                        self._clean_up(program, context)
+                        asked = False
             before = p
         if self._callback is not None:
             self._callback(before, program, None)
         return changed
+
+    def _clean_up(self, program: Program, context: Context) -> None:
+        """Fold what a pass has made of weights: as long as it is computed, a backend does not take it for a weight."""
+        for p in self._passes:
+            if p.cleans_up and program.stage in p.stages:
+                with _named(p):
+                    if p.run(program, context):
+                        program.check()
 
     def _ask_at_once(self, program: Program, context: Context) -> None:
         """Ask what all passes will want to know, in few probes; each finds its answers in the oracle's memory then."""

@@ -142,8 +142,9 @@ def never_negative(tensor: torch.Tensor) -> bool:
 
 
 def stored(tensor: torch.Tensor | None) -> bool:
-    """Whether an argument is a parameter, buffer or constant of the program. For use inside a rewrite."""
-    return any(argument.kind != "input" for value, argument in _arguments.get() if value is tensor)
+    """Whether an argument is a parameter, buffer or constant of the program, or a view or cast of one, which will be
+    folded. For use inside a rewrite."""
+    return any(argument.stored for value, argument in _arguments.get() if value is tensor)
 
 
 def bounds(tensor: torch.Tensor) -> Interval | None:
@@ -197,10 +198,12 @@ class Argument:
     constant: torch.Tensor | None
     kind: str
     interval: Interval | None = None
+    stored: bool = False
 
     @property
     def key(self) -> str:
-        text = f"{self.kind}{describe_value(self.value)}{self.interval or ''}{'wrapped' if self.wrapped else ''}"
+        known = f"{self.interval or ''}{' wrapped' * self.wrapped}{' stored' * self.stored}"
+        text = f"{self.kind}{describe_value(self.value)}{known}"
         content = self.shown
         return text if content is None else text + hashlib.sha256(content.tobytes()).hexdigest()[:16]
 
@@ -254,6 +257,15 @@ def describe_value(value: Any) -> str:
     return f"{type(value).__name__}:{value}"
 
 
+def _viewed(node: Node) -> Node:
+    """What a tensor was made of by a few ops that read nothing else, such as views and casts."""
+    for _ in range(8):
+        if node.op != "call_function" or len(node.all_input_nodes) != 1:
+            break
+        node = node.all_input_nodes[0]
+    return node
+
+
 @dataclass(frozen=True)
 class Match:
     """A node with its arguments taken apart: nodes and literals."""
@@ -271,8 +283,9 @@ class Match:
             if isinstance(leaf, Node) and leaf not in arguments:
                 if "val" not in leaf.meta:
                     raise Decline(f"its argument {leaf.name!r} carries no fake value; re-export the program")
+                interval, stored = program.ranges.of(leaf), program.kind(_viewed(leaf)) != "input"
                 arguments[leaf] = Argument(
-                    leaf, leaf.meta["val"], program.tensor(leaf), program.kind(leaf), program.ranges.of(leaf)
+                    leaf, leaf.meta["val"], program.tensor(leaf), program.kind(leaf), interval, stored
                 )
         if "val" not in node.meta:
             raise Decline("it carries no fake value; re-export the program")
