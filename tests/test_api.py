@@ -203,8 +203,7 @@ def test_mish_that_was_left_float_by_the_quantizer_is_dormant(quantized: Exporte
     report = Report()
     result = lowerfix.apply(quantized, target="ethos-u85", report=report)
     assert aten.mish.default in ops(result)
-    [finding] = report.of("dormant")
-    assert finding.pass_id == "mish"
+    [finding] = [finding for finding in report.of("dormant") if finding.pass_id == "mish"]
     assert "before prepare_pt2e" in finding.reason
     assert "wrap_quantizer" in finding.reason
 

@@ -229,7 +229,7 @@ class Pipeline:
 
         def questions() -> list[Question]:
             found = []
-            for p in self._passes:
+            for p in (p for p in self._passes if program.stage in p.stages):
                 with _named(p):
                     found += p.questions(program, context)
             return found

@@ -4,6 +4,7 @@ import operator
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
@@ -50,6 +51,8 @@ class RewritePass(Pass):
 
         About the op as it is first. Most are taken, and no replacement is traced; else one alternative after the other.
         """
+        if _is_quantized(match.node, program, context):
+            return []
         now = question(match, None, program, context)
         answer = context.oracle.known(now)
         if answer is None:
@@ -71,6 +74,8 @@ class RewritePass(Pass):
     def run(self, program: Program, context: Context) -> bool:
         changed = False
         for node in list(self.matches(program)):
+            if _is_quantized(node, program, context):
+                continue
             try:
                 match = Match.of(node, program)
                 replacement, reason = self._choose(match, program, context)
@@ -179,6 +184,14 @@ class RewritePass(Pass):
         if deeper is not None:
             return self._accepted(match, deeper, now, program, context, depth + 1)
         raise Decline(f"{context.target.name} does not take the replacement whole either ({answer.reason})")
+
+
+def _is_quantized(node: Node, program: Program, context: Context) -> bool:
+    """Whether an op lies between dequantize and quantize ops. What would replace it has none inside, so it stays."""
+    if not context.target.quantized or program.stage is not Stage.QUANTIZED or not node.users:
+        return False
+    floats = [n for n in node.all_input_nodes if getattr(n.meta.get("val"), "dtype", torch.int8).is_floating_point]
+    return bool(floats) and all(is_quantization_op(other.target) for other in (*floats, *node.users))
 
 
 def _is_float(match: Match) -> bool:
