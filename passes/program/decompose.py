@@ -56,6 +56,11 @@ class Decompose(RewritePass):
         context.oracle.ask_all(lambda: RewritePass.questions(self, program, context))
         return super().run(program, context)
 
+    def _choose(self, match: Match, program: Program, context: Context, depth: int = 0) -> tuple[Trace | None, str]:
+        """As all rewrites, but not where only a cast at the border stays on the CPU: that is no fault of the op."""
+        [now] = context.oracle.ask([question(match, None, program, context)])
+        return (None, "") if now.serves else super()._choose(match, program, context, depth)
+
     def declined(self, node: Node, reason: str, context: Context) -> None:
         """Nothing to add where a pass that knows the op has given a better reason."""
         if all(finding.node != node.name for finding in context.declines):

@@ -45,7 +45,7 @@ def index_put_float(x: Tensor, indices: list[Tensor | None], values: Tensor, acc
 
 @rewrite(aten.index_put.default, wrong="its SCATTER neither wraps negative indices nor adds twice to one place")
 def index_put_corrected(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    _check_wrong(indices, accumulate)
+    _check_wrong(x, indices, accumulate)
     return _put(x, indices, values, accumulate, torch.int32)
 
 
@@ -53,7 +53,7 @@ def index_put_corrected(x: Tensor, indices: list[Tensor | None], values: Tensor,
 def index_put_float_corrected(
     x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    _check_wrong(indices, accumulate)
+    _check_wrong(x, indices, accumulate)
     return _put(x, indices, values, accumulate, torch.float32)
 
 
@@ -144,10 +144,13 @@ def _added(
     return torch.where(named.any(1), flat + added, flat).reshape(x.shape)
 
 
-def _check_wrong(indices: list[Tensor | None], accumulate: bool) -> None:
+def _check_wrong(x: Tensor, indices: list[Tensor | None], accumulate: bool) -> None:
     given = [index for index in indices if index is not None]
     if any(index.dtype in (torch.bool, torch.uint8) for index in given):
         raise Decline("a mask has no negative places")
+    for dim, index in enumerate(indices):
+        if index is not None and constant(index) is not None:
+            counted(index, x.shape[dim], torch.int32, True)
     if all(map(never_negative, given)) and not (accumulate and not _distinct(given, [LARGEST] * len(given))):
         raise Decline("no index is negative, and none is added to twice")
 

@@ -82,6 +82,11 @@ class Answer:
         return not self.refusals and not self.error
 
     @property
+    def serves(self) -> bool:
+        """Whether the ops are taken and at most casts of inputs and outputs are not, which no rewrite changes."""
+        return not self.error and all(refusal.boundary_cast for refusal in self.refusals)
+
+    @property
     def reason(self) -> str:
         """Why it is not taken whole, in the backend's words."""
         if self.error:

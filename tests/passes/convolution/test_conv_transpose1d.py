@@ -62,7 +62,7 @@ def test_a_weight_that_is_computed_keeps_its_numbers() -> None:
 
     inputs = (torch.randn(2, 8, 12), torch.randn(8, 4, 3))
     program = export(model, inputs)
-    assert_same(program.module()(*inputs), lowerfix.apply(program, target="vgf").module()(*inputs))
+    assert_same(program.module()(*inputs), lowerfix.apply(program, target="vgf").module()(*inputs), 1e-5)
 
 
 def test_xnnpack_has_the_op_and_keeps_it() -> None:
