@@ -1,7 +1,7 @@
 """The pass that one file of rewrites makes: match, ask the oracle, splice."""
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -187,8 +187,14 @@ class RewritePass(Pass):
 
 
 def _is_quantized(node: Node, program: Program, context: Context) -> bool:
-    """Whether an op lies between dequantize and quantize ops. What would replace it has none inside, so it stays."""
+    """Whether the quantizer has noted that it quantized an op, and the op lies between dequantize and quantize ops.
+
+    What would replace it has none of these inside, so it stays.
+    """
     if not context.target.quantized or program.stage is not Stage.QUANTIZED or not node.users:
+        return False
+    notes = [note for note in node.meta.get("custom", {}).values() if isinstance(note, Mapping)]
+    if not any(note.get("quantized") for note in notes):
         return False
     floats = [n for n in node.all_input_nodes if getattr(n.meta.get("val"), "dtype", torch.int8).is_floating_point]
     return bool(floats) and all(is_quantization_op(other.target) for other in (*floats, *node.users))
