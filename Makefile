@@ -6,7 +6,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --e
 # One thread a test process: two processes share what are often two cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --benchmark-disable --durations 10
 
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test sweep lint bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## Say what the targets are
@@ -15,8 +15,11 @@ help: ## Say what the targets are
 demo: .venv/installed ## Run the demo
 	$(BIN)/lowerfix demo
 
-test: lint ## Run lint, then all tests
-	$(PYTEST)
+test: lint ## Run lint, then all tests but the slow ones
+	$(PYTEST) -m "not slow"
+
+sweep: .venv/installed ## Run the slow tests: half an hour
+	$(PYTEST) -m slow
 
 lint: .venv/installed ## Check style, format and types
 	$(BIN)/ruff check .

@@ -348,6 +348,7 @@ def _tame(x: Tensor) -> Tensor:
     return torch.where(x.abs() < 100, x, 0.5)
 
 
+@pytest.mark.slow
 def test_arithmetic_goes_whole_with_infinities_and_nan() -> None:
     def model(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         z, w = torch.complex(x, y), torch.view_as_complex(torch.stack([y, x], -1))
@@ -360,6 +361,7 @@ def test_arithmetic_goes_whole_with_infinities_and_nan() -> None:
                   lowered_inputs=list(adversarial_inputs(inputs))[::3])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_quotients_and_products_of_matrices_go_whole() -> None:
     def model(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         x, y = _tame(x), _tame(y)
@@ -371,6 +373,7 @@ def test_quotients_and_products_of_matrices_go_whole() -> None:
     check_rewrite(model, inputs, target="tosa-fp", expect="complex-to-real", tolerance=1e-3, lowered_tolerance=1e-3)
 
 
+@pytest.mark.slow
 def test_transforms_go_whole() -> None:
     def model(x: Tensor) -> tuple[Tensor, ...]:
         x = _tame(x)
@@ -389,6 +392,7 @@ def test_transforms_go_whole() -> None:
     check_rewrite(model, (torch.randn(4, 16),), target="tosa-fp", expect="complex-to-real", tolerance=2e-3)
 
 
+@pytest.mark.slow
 def test_a_power_spectrum_is_one_program_of_xnnpack() -> None:
     model = lambda x: torch.fft.rfft(x.clamp(-100, 100)).abs() ** 2  # noqa: E731
     checked = check_rewrite(model, (torch.randn(1, 4, 32),), target="xnnpack", expect="complex-to-real", tolerance=1e-3)
@@ -436,11 +440,13 @@ class LogMel(torch.nn.Module):
         return torch.log((self.filters @ power).clamp(min=1e-3))
 
 
+@pytest.mark.slow
 def test_a_spectrogram_goes_whole() -> None:
     passes = {"complex-to-real", "fold-constants"}
     check_rewrite(LogMel(), (torch.randn(1, 128),), target="vgf", expect=passes, tolerance=1e-3, lowered_tolerance=1e-3)
 
 
+@pytest.mark.slow
 def test_a_spectrogram_is_one_delegate_on_ethos_u85() -> None:
     def model(x: Tensor) -> tuple[Tensor, Tensor]:
         x, window = x.clamp(-100, 100), torch.hann_window(32)
@@ -453,6 +459,7 @@ def test_a_spectrogram_is_one_delegate_on_ethos_u85() -> None:
     assert checked.lowered.inner_quantize == 0
 
 
+@pytest.mark.slow
 def test_a_filter_in_the_frequency_domain_comes_back_to_a_signal() -> None:
     def model(x: Tensor) -> Tensor:
         window = torch.hann_window(16)

@@ -9,6 +9,7 @@ from lowerfix.passes.convolution.conv3d_by_depth import conv3d
 from lowerfix.testing import check_rewrite, export
 
 
+@pytest.mark.slow
 def test_in_int8_on_ethos_u55() -> None:
     torch.manual_seed(0)
     layer = torch.nn.Conv3d(3, 4, (2, 3, 3), stride=(2, 1, 1), padding=1)

@@ -19,11 +19,13 @@ def _layer(**options) -> torch.nn.Module:  # type: ignore[no-untyped-def]
     return torch.nn.ConvTranspose1d(8, 4, 4, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_it_goes_whole_and_is_bit_exact(form: str) -> None:
     check_rewrite(_layer(**FORMS[form]), (torch.randn(2, 8, 12),), target="vgf", expect="conv-transpose1d")
 
 
+@pytest.mark.slow
 def test_dilated_it_is_summed_tap_by_tap() -> None:
     layer = _layer(stride=2, padding=3, output_padding=1, dilation=3)
     check_rewrite(layer, (torch.randn(2, 8, 12),), target="vgf", expect="conv-transpose1d", tolerance=1e-5)
@@ -33,6 +35,7 @@ def test_without_a_batch() -> None:
     check_rewrite(_layer(stride=2), (torch.randn(8, 12),), target="vgf", expect="conv-transpose1d")
 
 
+@pytest.mark.slow
 def test_in_int8_on_ethos_u85() -> None:
     layer = _layer(stride=2, padding=1)
     checked = check_rewrite(layer, (torch.randn(1, 8, 12),), target="ethos-u85", expect="conv-transpose1d")
@@ -56,6 +59,7 @@ def test_the_weight_stays_a_parameter_and_is_not_copied() -> None:
     assert stored.data_ptr() == layer.weight.data_ptr()
 
 
+@pytest.mark.slow
 def test_a_weight_that_is_computed_keeps_its_numbers() -> None:
     def model(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.conv_transpose1d(x, w, stride=2)

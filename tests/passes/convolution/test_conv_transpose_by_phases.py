@@ -24,6 +24,7 @@ class Layers(torch.nn.Module):
         return tuple(layer(x) for layer, x in zip(self.layers, inputs, strict=True))
 
 
+@pytest.mark.slow
 def test_dilated_ones_and_those_in_three_dimensions_go_whole_with_infinities() -> None:
     torch.manual_seed(0)
     layers = Layers(
@@ -41,6 +42,7 @@ def test_dilated_ones_and_those_in_three_dimensions_go_whole_with_infinities() -
     )
 
 
+@pytest.mark.slow
 def test_stride_3_and_groups_in_int8_on_ethos_u55() -> None:
     torch.manual_seed(0)
     layers = Layers(

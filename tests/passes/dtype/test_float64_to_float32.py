@@ -90,6 +90,7 @@ def allowed(model: Any, inputs: tuple[Any, ...], target: Target, **options: Any)
     return lowerfix.apply(export(model, inputs, **options), target=target, report=report, allow=ID), report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [

@@ -31,6 +31,7 @@ SPECIAL = torch.tensor(
 ROWS, COLUMNS = SPECIAL[:, None], SPECIAL[None, :]
 
 
+@pytest.mark.slow
 def test_every_quadrant_goes_whole_with_signed_zeros_and_infinities() -> None:
     check_rewrite(
         lambda y, x: (torch.atan2(y, x), torch.arctan2(y, x), torch.atan(y), torch.atan2(y, torch.ones_like(y))),

@@ -12,6 +12,7 @@ special = torch.special
 SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 9.0, -9.0, 4.5, -1.0, 1e-8, 1e30, -20.0])
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole_and_keeps_the_tail() -> None:
     checked = check_rewrite(
         lambda x: (torch.erfc(x), special.log_ndtr(x)),

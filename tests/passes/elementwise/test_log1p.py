@@ -29,6 +29,7 @@ SPECIAL = torch.tensor(
 )
 
 
+@pytest.mark.slow
 def test_it_holds_below_zero_and_for_small_numbers() -> None:
     check_rewrite(
         lambda x: (torch.log1p(x), torch.special.log1p(x)),

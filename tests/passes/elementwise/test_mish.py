@@ -24,6 +24,7 @@ def test_xnnpack_takes_it_whole() -> None:
     check_rewrite(F.mish, (torch.randn(2, 8, 16) * 3,), target="xnnpack", expect="mish", tolerance=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["ethos-u55", "ethos-u85"])
 def test_between_convolutions_it_is_one_delegate_in_int8(target: str) -> None:
     checked = check_rewrite(Block(torch.nn.Mish()), (torch.randn(1, 8, 16),), target=target, expect="mish",
@@ -31,6 +32,7 @@ def test_between_convolutions_it_is_one_delegate_in_int8(target: str) -> None:
     assert checked.lowered.inner_quantize == 0
 
 
+@pytest.mark.slow
 def test_in_int8_it_is_as_exact_as_silu_which_has_its_own_table() -> None:
     x = torch.linspace(-8, 8, 4096).reshape(1, 16, 256)
 
@@ -59,6 +61,7 @@ def test_the_form_for_int8_is_declined_in_float() -> None:
         mish_in_int8(torch.randn(3))
 
 
+@pytest.mark.slow
 def test_an_in_place_mish_is_rewritten_too() -> None:
     checked = check_rewrite(Block(torch.nn.Mish(inplace=True)), (torch.randn(1, 8, 16),), target="xnnpack",
                             expect="mish", tolerance=2e-6)  # fmt: skip
@@ -88,6 +91,7 @@ def test_where_the_backend_copes_the_graph_is_untouched() -> None:
         assert str(lowerfix.apply(program, target=target).graph) == str(program.graph), (target, function)
 
 
+@pytest.mark.slow
 def test_an_integer_input_is_declined_with_its_reason() -> None:
     program = export(F.mish, (torch.randn(4),))
     for node in program.graph.nodes:  # torch refuses to export it, so the dtype is changed by hand

@@ -12,6 +12,7 @@ from lowerfix.testing import check_rewrite, export
 NUMBERS = st.none() | st.floats(width=32)
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     special = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 3.4028234663852886e38])
     check_rewrite(

@@ -14,6 +14,7 @@ EXPONENTS = torch.tensor(
 BASES = (2, 2.5, 0.5, 1, 0, -1, -2, -0.5, 10)
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     check_rewrite(
         lambda x: (torch.exp2(x), torch.special.exp2(x), 2**x, 0.3**x, (-2.0) ** x, 0**x, 1**x, torch.ldexp(x, x)),

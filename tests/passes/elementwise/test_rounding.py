@@ -14,6 +14,7 @@ TIES = torch.tensor(
 )
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     check_rewrite(
         lambda x: (torch.round(x), torch.round(x, decimals=2), torch.round(x, decimals=-1), torch.round(x, decimals=0)),

@@ -12,6 +12,7 @@ from lowerfix.testing import check_rewrite, export
 SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -1.0, 3.4e38, -1.2e-38])
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     check_rewrite(
         lambda x, y: (torch.sign(x), torch.sgn(x), torch.signbit(x), torch.copysign(x, y), torch.copysign(x, -2.0)),

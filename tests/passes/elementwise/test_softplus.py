@@ -7,6 +7,7 @@ from lowerfix.passes.elementwise.softplus import softplus, softplus_by_log
 from lowerfix.testing import adversarial, check_rewrite, export
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [1.0, 0.3, 4.0])
 def test_xnnpack_takes_it_whole_by_log(beta: float) -> None:
     checked = check_rewrite(lambda x: F.softplus(x, beta), (torch.randn(2, 8, 16) * 3,), target="xnnpack",
@@ -14,6 +15,7 @@ def test_xnnpack_takes_it_whole_by_log(beta: float) -> None:
     assert "log1p" not in str(checked.after.graph)
 
 
+@pytest.mark.slow
 def test_ethos_u85_takes_it_whole_by_log1p() -> None:
     checked = check_rewrite(F.softplus, (torch.randn(2, 8, 16) * 3,), target="ethos-u85", expect="softplus",
                             tolerance=2e-6)  # fmt: skip
@@ -46,6 +48,7 @@ def test_the_formula_holds_in_other_float_types(dtype: torch.dtype) -> None:
     torch.testing.assert_close(softplus(x), F.softplus(x), rtol=bound, atol=bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("beta", "threshold", "reason"),
     [

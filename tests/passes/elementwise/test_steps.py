@@ -8,6 +8,7 @@ from lowerfix.testing import check_rewrite
 SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -1.0, 1e-38])
 
 
+@pytest.mark.slow
 def test_both_go_whole() -> None:
     check_rewrite(
         lambda x, y: (torch.heaviside(x, y), torch.angle(x)),

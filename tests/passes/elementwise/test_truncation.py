@@ -12,6 +12,7 @@ SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 3.
 DIVISORS = (1.0, 0.1, 3.0, -0.7, 6.283185307179586, 360.0, -2.0)
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     check_rewrite(
         lambda x, y: (x.trunc(), x.fix(), x.frac(), torch.fmod(x.clamp(-1e6, 1e6), y.abs().clamp(0.25)),

@@ -19,6 +19,7 @@ class ByHand(torch.nn.Module):
         return torch.where(y > 0, y, 0.25)
 
 
+@pytest.mark.slow
 def test_in_int8_it_is_one_delegate() -> None:
     checked = check_rewrite(ByHand(), (torch.randn(1, 4, 8),), target="ethos-u85", expect="where-with-numbers")
     assert checked.lowered.inner_quantize == 0

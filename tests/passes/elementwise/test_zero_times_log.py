@@ -1,4 +1,5 @@
 import hypothesis.strategies as st
+import pytest
 import torch
 from hypothesis import given, settings
 
@@ -10,6 +11,7 @@ special = torch.special
 SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -1.0, -0.5, 1e-8])
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     check_rewrite(
         lambda x, y: (

@@ -14,6 +14,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHAINS)
 def test_only_the_cast_of_the_input_stays_on_the_cpu(name: str) -> None:
     def model(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -53,6 +54,7 @@ def test_a_program_with_in_place_ops_is_left_alone() -> None:
     assert str(lowerfix.apply(program, target="vgf", only="cast-before-view").graph) == str(program.graph)
 
 
+@pytest.mark.slow
 def test_a_lone_cast_at_the_end_gains_nothing_and_is_left_alone() -> None:
     """Where nothing takes the result, the view would only change places with the cast."""
     program = export(lambda m: m.flatten().to(torch.int16), (MASK,))

@@ -49,6 +49,7 @@ CONSTANT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", CONSTANT)
 def test_a_constant_index_is_whole_and_exact(form: str) -> None:
     check_rewrite(Rows(*CONSTANT[form]), (torch.randn(3, 4, 5, 2),), target="tosa-fp", expect="index-to-int32")

@@ -34,17 +34,20 @@ def mask(keep: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return position.clamp(min=0).float(), (position.amax(-1) // 2).float(), (keep.sum(-1, keepdim=True) / 2)
 
 
+@pytest.mark.slow
 def test_arithmetic_on_positions_goes_whole() -> None:
     inputs = (torch.randn(6, 16),)
     trials = list(adversarial_inputs(inputs))
     check_rewrite(arithmetic, inputs, target="vgf", expect="narrow-int64", lowered_inputs=trials, lowered_tolerance=0)
 
 
+@pytest.mark.slow
 def test_sums_over_a_mask_go_whole_through_float32_where_int32_is_not_taken() -> None:
     inputs, more = (torch.rand(3, 8) > 0.4,), [(torch.zeros(3, 8) > 1,), (torch.zeros(3, 8) < 1,)]
     check_rewrite(mask, inputs, target="vgf", expect="narrow-int64", more_inputs=more, lowered_inputs=more)
 
 
+@pytest.mark.slow
 def test_without_integers_in_the_profile_it_is_float32() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         best = x.argmax(-1)
@@ -55,6 +58,7 @@ def test_without_integers_in_the_profile_it_is_float32() -> None:
     assert "torch.float32 holds" in str(checked.report)
 
 
+@pytest.mark.slow
 def test_indices_that_were_computed_select_rows_on_ethos_u85() -> None:
     class Model(torch.nn.Module):
         def __init__(self) -> None:

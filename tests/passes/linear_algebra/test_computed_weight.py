@@ -9,6 +9,7 @@ from lowerfix.passes.linear_algebra import computed_weight as computed
 from lowerfix.testing import assert_same, check_rewrite, export
 
 
+@pytest.mark.slow
 def test_layers_that_are_handed_their_weights_go_whole() -> None:
     def model(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
         x, w, b = (value.clamp(-8, 8) for value in (x, w, b))
@@ -24,6 +25,7 @@ def test_layers_that_are_handed_their_weights_go_whole() -> None:
     check_rewrite(model, inputs, target="tosa-fp", expect="computed-weight", tolerance=1e-3, lowered_tolerance=1e-3)
 
 
+@pytest.mark.slow
 def test_in_int8_a_network_that_makes_the_weight_of_another_is_one_delegate() -> None:
     class Hyper(torch.nn.Module):
         def __init__(self) -> None:

@@ -15,6 +15,7 @@ def every_form(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.cross(a, b, -1), torch.linalg.cross(a, b, dim=0), torch.linalg.cross(a[:1], b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["tosa-fp", "ethos-u85"])
 def test_every_form_goes_whole(target: str) -> None:
     check_rewrite(every_form, INPUTS, target=target, expect="cross", tolerance=1e-5)

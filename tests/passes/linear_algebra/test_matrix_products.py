@@ -27,10 +27,12 @@ def every_form(
     )
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     check_rewrite(every_form, INPUTS, target="tosa-fp", expect="matrix-products", tolerance=1e-3)
 
 
+@pytest.mark.slow
 def test_in_int8_they_are_annotated() -> None:
     check_rewrite(every_form, INPUTS, target="tosa-int", expect="matrix-products", tolerance=1e-3)
 

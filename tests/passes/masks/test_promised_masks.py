@@ -30,6 +30,7 @@ def promised(model, inputs, promises, **options):  # type: ignore[no-untyped-def
     return result, report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", ["x[(x == 0)", "index", "test_promised_masks.py:20"])
 def test_a_promised_mask_is_gone_and_all_behind_it_is_static_and_whole(site: str) -> None:
     x = torch.randn(6, 8)

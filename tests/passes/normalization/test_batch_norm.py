@@ -29,6 +29,7 @@ class Norms(torch.nn.Module):
         return tuple(norm(views[int(name[-1])]) for name, norm in self.norms.items())
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     model = Norms(
         rows_1=torch.nn.BatchNorm1d(3),
@@ -42,6 +43,7 @@ def test_every_form_goes_whole() -> None:
     check_rewrite(model, (torch.randn(2, 3, 2, 4, 4),), target="vgf", expect="batch-norm", tolerance=1e-3)
 
 
+@pytest.mark.slow
 def test_rows_and_instances_in_int8_on_ethos_u85() -> None:
     model = Norms(rows_1=torch.nn.BatchNorm1d(4), images_3=torch.nn.InstanceNorm2d(4, affine=True))
     checked = check_rewrite(
@@ -82,6 +84,7 @@ def test_training_and_half_precision_are_declined(norm) -> None:  # type: ignore
         norm(x.half(), None, None, None, None, True, 0.1, 1e-5, False)
 
 
+@pytest.mark.slow
 def test_stock_leaves_a_norm_without_running_statistics_on_the_cpu() -> None:
     """Once this fails, the backend has learnt the op and the rewrite can be retired in part."""
     program = export(lambda x: F.instance_norm(x), (torch.randn(1, 3, 4, 4),))

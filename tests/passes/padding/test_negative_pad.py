@@ -22,6 +22,7 @@ def forms(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+@pytest.mark.slow
 def test_every_mode_goes_whole() -> None:
     inputs = (torch.randn(1, 3, 5, 6),)
     check_rewrite(
@@ -29,6 +30,7 @@ def test_every_mode_goes_whole() -> None:
     )
 
 
+@pytest.mark.slow
 def test_in_int8_on_ethos_u55() -> None:
     checked = check_rewrite(
         lambda x: torch.relu(F.pad(x, (-1, 2, 1, -2))),
@@ -76,6 +78,7 @@ def test_a_circular_pad_of_a_cut_dimension_is_declined() -> None:
         pad(torch.ones(1, 1, 4), [-1, 1], "circular")
 
 
+@pytest.mark.slow
 def test_stock_returns_another_shape() -> None:
     """Once this fails, the backend is right and the rewrite can be retired."""
     x = torch.randn(1, 3, 5, 6)

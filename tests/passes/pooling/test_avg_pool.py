@@ -29,12 +29,14 @@ def forms(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     inputs = (torch.randn(1, 2, 3, 5, 5),)
     lowered_inputs = list(adversarial_inputs(inputs))[:4]
     check_rewrite(forms, inputs, target="tosa-fp", expect="avg-pool", tolerance=1e-6, lowered_inputs=lowered_inputs)
 
 
+@pytest.mark.slow
 def test_signals_and_volumes_in_int8_on_ethos_u55() -> None:
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         signal = x[:, :, 0, 0]
@@ -83,6 +85,7 @@ def test_pooling_of_images_is_left_alone() -> None:
         avg_pool2d(torch.ones(1, 1, 4, 4), [2, 2], divisor_override=3)
 
 
+@pytest.mark.slow
 def test_stock_divides_windows_that_jut_out_by_too_little() -> None:
     """Once this fails, the backend is right and the rewrite of avg_pool2d can be retired."""
     x = torch.randn(1, 2, 5, 5)

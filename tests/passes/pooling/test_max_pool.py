@@ -21,12 +21,14 @@ def forms(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     inputs = (torch.randn(1, 2, 4, 5, 5),)
     lowered_inputs = list(adversarial_inputs(inputs))[-4:]
     check_rewrite(forms, inputs, target="tosa-fp", expect="max-pool", lowered_inputs=lowered_inputs)
 
 
+@pytest.mark.slow
 def test_signals_and_volumes_in_int8_on_ethos_u85() -> None:
     checked = check_rewrite(
         lambda x: (F.max_pool1d(x[:, :, 0, 0], 3, 2, 1), F.max_pool3d(x, 2)),
@@ -71,6 +73,7 @@ def test_a_dilated_one_that_rounds_up_is_declined() -> None:
         max_pool2d(torch.ones(1, 1, 6, 6), [2, 2], [2, 2], [0, 0], [2, 2], True)
 
 
+@pytest.mark.slow
 def test_stock_leaves_volumes_on_the_cpu() -> None:
     """Once this fails, the backend has learnt the op and the rewrite can be retired in part."""
     program = export(lambda x: F.max_pool3d(x, 2), (torch.randn(1, 2, 4, 4, 4),))

@@ -21,12 +21,14 @@ def forms(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     inputs = (torch.randn(1, 2, 2, 4, 5),)
     lowered_inputs = list(adversarial_inputs(inputs))[-4:]
     check_rewrite(forms, inputs, target="tosa-fp", expect="max-pool-with-indices", lowered_inputs=lowered_inputs)
 
 
+@pytest.mark.slow
 def test_values_in_int8_on_ethos_u55() -> None:
     checked = check_rewrite(
         lambda x: F.adaptive_max_pool2d(x, (2, 3)),

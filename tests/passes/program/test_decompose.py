@@ -15,6 +15,7 @@ from lowerfix.testing import assert_same, check_rewrite, export
 aten = torch.ops.aten
 
 
+@pytest.mark.slow
 def test_ops_that_the_quantizer_does_not_know_are_whole_in_int8() -> None:
     def forms(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         return (

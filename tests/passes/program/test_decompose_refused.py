@@ -72,6 +72,7 @@ def test_other_kept_ops_and_other_targets() -> None:
         torch.testing.assert_close(actual, expected)
 
 
+@pytest.mark.slow
 def test_what_the_backend_takes_stays_whole() -> None:
     def model(x: Tensor) -> tuple[Tensor, ...]:
         return F.pad(x, (1, 2)), F.celu(x), F.hardswish(x)

@@ -54,6 +54,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_depends_on_no_input_is_computed_once_and_exactly(name: str) -> None:
     model, inputs, target = CASES[name]
@@ -136,6 +137,7 @@ def test_a_strided_view_of_a_large_weight_is_not_copied() -> None:
     assert "aten.t.default" in _ops(_fold(Transposed(), torch.randn(2, 1024)))
 
 
+@pytest.mark.slow
 def test_quantized_weights_keep_their_dequantize() -> None:
     inputs = (torch.randn(2, 8),)
     program = lowering.quantize(export(torch.nn.Linear(8, 8), inputs), "ethos-u85", [inputs])

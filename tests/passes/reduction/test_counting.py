@@ -10,6 +10,7 @@ from lowerfix.testing import assert_same, check_rewrite, export
 X = torch.randn(3, 4, 5).round()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["tosa-fp", "vgf"])
 def test_counts_that_are_read_as_floats_or_int32_go_whole(target: str) -> None:
     empty = torch.zeros_like(X)
@@ -27,6 +28,7 @@ def test_counts_that_are_read_as_floats_or_int32_go_whole(target: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_count_that_leaves_as_int64_keeps_only_that_cast_on_the_cpu() -> None:
     checked = check_rewrite(
         lambda x: (x > 0).sum(-1), (X,), target="tosa-fp", expect="counting", allowed_left=["_to_dim_order_copy"]

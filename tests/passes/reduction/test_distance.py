@@ -14,6 +14,7 @@ ONE, OTHER = torch.randn(4, 5), torch.randn(3, 5)
 POWERS = [0.0, 0.5, 1.0, 2.0, 3.0, math.inf]
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     check_rewrite(
         lambda a, b: (
@@ -31,6 +32,7 @@ def test_every_form_goes_whole() -> None:
     )
 
 
+@pytest.mark.slow
 def test_in_int8_the_nearest_code_is_found_in_one_delegate() -> None:
     def model(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.cdist(a, b, p=1.0)

@@ -8,6 +8,7 @@ from lowerfix.testing import adversarial_inputs, assert_same, check_rewrite, exp
 X = torch.randn(3, 4, 5)
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole_with_nan_as_in_eager() -> None:
     check_rewrite(
         lambda x: (x.max(), x.min(), x[0, 0, 0].max()),
@@ -18,6 +19,7 @@ def test_every_form_goes_whole_with_nan_as_in_eager() -> None:
     )
 
 
+@pytest.mark.slow
 def test_in_int8_it_is_one_delegate() -> None:
     checked = check_rewrite(
         lambda x: (x.max() - x.min(), *torch.aminmax(x, dim=1)), (X,), target="tosa-int", expect="extremum"

@@ -14,6 +14,7 @@ FAR = torch.tensor([[0.0, -200.0, -95.0], [1000.0, 0.0, 1.0]])
 VALUES = [0.0, -0.0, 1.5, -200.0, 90.0, 3e38, -3e38, float("nan"), float("inf"), -float("inf")]
 
 
+@pytest.mark.slow
 def test_elements_far_below_the_largest_keep_their_value() -> None:
     check_rewrite(
         lambda x: (x.log_softmax(-1), F.log_softmax(x, 0)),
@@ -25,6 +26,7 @@ def test_elements_far_below_the_largest_keep_their_value() -> None:
     )
 
 
+@pytest.mark.slow
 def test_stock_lowering_still_takes_the_logarithm_of_the_softmax() -> None:
     lowered = lowering.lower(export(lambda x: x.log_softmax(-1), (FAR,)), "tosa-fp", compile=False)
     [result] = lowering.execute(lowered, (FAR,))
@@ -32,6 +34,7 @@ def test_stock_lowering_still_takes_the_logarithm_of_the_softmax() -> None:
     assert not right, "upstream is right now: this rewrite can go"
 
 
+@pytest.mark.slow
 def test_in_int8_it_is_more_exact_than_stock() -> None:
     x = torch.randn(8, 32) * 3
 

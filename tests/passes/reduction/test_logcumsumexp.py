@@ -11,6 +11,7 @@ X = torch.randn(3, 4, 5)
 VALUES = [0.0, -0.0, 1.5, -200.0, 90.0, 3e38, -3e38, float("nan"), float("inf"), -float("inf")]
 
 
+@pytest.mark.slow
 def test_it_goes_whole_with_infinities_and_nan_as_in_eager() -> None:
     check_rewrite(
         lambda x: (x.logcumsumexp(1), x.logcumsumexp(-1)),
@@ -22,6 +23,7 @@ def test_it_goes_whole_with_infinities_and_nan_as_in_eager() -> None:
     )
 
 
+@pytest.mark.slow
 def test_in_int8_it_is_one_delegate() -> None:
     check_rewrite(lambda x: x.logcumsumexp(1), (X,), target="tosa-int", expect="logcumsumexp", tolerance=1e-5)
 

@@ -15,10 +15,12 @@ def every_form(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return (*torch.var_mean(x), *torch.std_mean(x, 1), *torch.var_mean(x, (1, 2), correction=0, keepdim=True))
 
 
+@pytest.mark.slow
 def test_pairs_go_whole() -> None:
     check_rewrite(every_form, (X,), target="tosa-fp", expect="moments", tolerance=1e-4)
 
 
+@pytest.mark.slow
 def test_pairs_and_deviations_go_whole_in_int8() -> None:
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         x = x.clamp(-100, 100)
@@ -27,6 +29,7 @@ def test_pairs_and_deviations_go_whole_in_int8() -> None:
     check_rewrite(model, (X,), target="tosa-int", expect="moments", tolerance=1e-4)
 
 
+@pytest.mark.slow
 def test_too_few_elements_give_nan_or_infinity_as_in_eager() -> None:
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         x = x.clamp(-100, 100)

@@ -14,6 +14,7 @@ VALUES = [0.0, -0.0, 1.0, -2.5, 0.3, float("nan"), float("inf"), -float("inf")]
 ORDERS = [0, 1, 2, 3, 0.5, -1, math.inf, -math.inf]
 
 
+@pytest.mark.slow
 def test_a_count_of_what_is_not_zero_goes_whole() -> None:
     check_rewrite(
         lambda x: (torch.linalg.vector_norm(x, 0, dim=1), torch.linalg.vector_norm(x, 0)),
@@ -24,6 +25,7 @@ def test_a_count_of_what_is_not_zero_goes_whole() -> None:
     )
 
 
+@pytest.mark.slow
 def test_in_int8_every_order_is_annotated() -> None:
     check_rewrite(
         lambda x: [torch.linalg.vector_norm(x.clamp(-8, 8), p, dim=(0, 1)) for p in (0, 2, 3, math.inf)],

@@ -15,11 +15,13 @@ def every_form(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return x[0].prod(), x.cumprod(1), x.cumprod(0)
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     trials = list(adversarial_inputs((X,)))[:2]
     check_rewrite(every_form, (X,), target="tosa-fp", expect="product", tolerance=1e-4, lowered_inputs=trials)
 
 
+@pytest.mark.slow
 def test_in_int8_they_are_annotated() -> None:
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return x.clamp(-100, 100)[:2].prod(1), x.clamp(-100, 100).cumprod(1)

@@ -21,6 +21,7 @@ def every_form(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+@pytest.mark.slow
 def test_numbers_of_every_kind_are_true_or_false_as_in_eager() -> None:
     zeros = torch.zeros_like(X)
     holes = torch.ones_like(X)
@@ -29,6 +30,7 @@ def test_numbers_of_every_kind_are_true_or_false_as_in_eager() -> None:
     check_rewrite(every_form, (X,), target="tosa-fp", expect="truth", lowered_inputs=trials)
 
 
+@pytest.mark.slow
 def test_stock_lowering_is_still_wrong_about_a_number() -> None:
     x = torch.tensor(0.5)
     try:

@@ -23,6 +23,7 @@ def forms(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     inputs = (torch.randn(1, 2, 2, 4, 5),)
     check_rewrite(
@@ -30,6 +31,7 @@ def test_every_form_goes_whole() -> None:
     )
 
 
+@pytest.mark.slow
 def test_in_int8_on_ethos_u55_which_has_no_gather() -> None:
     checked = check_rewrite(
         lambda x: (F.interpolate(x, scale_factor=3), F.interpolate(x, size=(5, 7))),

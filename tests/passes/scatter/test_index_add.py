@@ -24,6 +24,7 @@ def forms(x: Tensor, source: Tensor, index: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+@pytest.mark.slow
 def test_a_computed_index_goes_whole() -> None:
     inputs = (torch.randn(6, 4), torch.randn(3, 4), TWICE)
     check_rewrite(
@@ -37,6 +38,7 @@ def test_a_computed_index_goes_whole() -> None:
     )
 
 
+@pytest.mark.slow
 def test_and_without_comparisons_of_integers() -> None:
     inputs = (torch.randn(6, 4), torch.randn(3, 4), TWICE)
     check_rewrite(
@@ -60,6 +62,7 @@ class Constant(torch.nn.Module):
         return x.index_add(0, self.index, source)
 
 
+@pytest.mark.slow
 def test_an_int8_sum_over_a_constant_index() -> None:
     checked = check_rewrite(
         Constant(), (torch.randn(6, 4), torch.randn(10, 4)), target="ethos-u85", expect="index-add", tolerance=1e-6

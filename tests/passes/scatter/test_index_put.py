@@ -34,6 +34,7 @@ def forms(x: Tensor, v: Tensor, i: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
     return (z, aten.index_put.default(x, [None, i], x[:, :2]), aten.index_put.default(x, [i[:1].expand(2)], v, True))
 
 
+@pytest.mark.slow
 def test_computed_and_negative_indices_and_masks_go_whole() -> None:
     inputs = (torch.randn(6, 4), torch.randn(2, 4), torch.tensor([-1, 2]), torch.randn(6, 4) > 0)
     check_rewrite(
@@ -47,6 +48,7 @@ def test_computed_and_negative_indices_and_masks_go_whole() -> None:
     )
 
 
+@pytest.mark.slow
 def test_and_without_comparisons_of_integers() -> None:
     inputs = (torch.randn(6, 4), torch.randn(2, 4), torch.tensor([-1, 2]))
     check_rewrite(
@@ -59,6 +61,7 @@ def test_and_without_comparisons_of_integers() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_cache_is_written_in_place() -> None:
     model = Cache
     other, key = torch.tensor([5]), torch.randn(1, 2, 1, 4)
@@ -71,6 +74,7 @@ def test_a_cache_is_written_in_place() -> None:
         assert_same(eager(torch.tensor([position]), other, key), ours(torch.tensor([position]), other, key))
 
 
+@pytest.mark.slow
 def test_in_int8() -> None:
     inputs = (torch.randn(6, 4), torch.randn(2, 4), torch.tensor([1, 4], dtype=torch.int32))
     checked = check_rewrite(
@@ -161,6 +165,7 @@ def test_each_decline_says_why() -> None:
         index_put(torch.zeros(4096), [torch.zeros(2048, dtype=torch.int32)], torch.zeros(2048), True)
 
 
+@pytest.mark.slow
 def test_a_constant_index_out_of_range_is_an_error() -> None:
     program = export(lambda x: x.index_copy(0, torch.tensor([1]), x[:1]), (torch.randn(4, 4),))
     lowerfix.apply(program, target="vgf")

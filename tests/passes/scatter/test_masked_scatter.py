@@ -14,6 +14,7 @@ def images_among_words(x: Tensor, words: Tensor, images: Tensor) -> tuple[Tensor
     return x.masked_scatter(mask.unsqueeze(-1).expand_as(x), images), x[..., 0].masked_scatter(mask, images)
 
 
+@pytest.mark.slow
 def test_features_among_embeddings_go_whole() -> None:
     words = torch.tensor([[1, 7, 7, 2, 7]], dtype=torch.int32)
     inputs = (torch.randn(1, 5, 4), words, torch.randn(3, 4))

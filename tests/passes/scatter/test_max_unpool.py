@@ -10,6 +10,7 @@ from lowerfix.passes.scatter.max_unpool import max_unpool2d, max_unpool3d
 from lowerfix.testing import adversarial_inputs, assert_same, check_rewrite
 
 
+@pytest.mark.slow
 def test_unpooling_goes_whole() -> None:
     pooled, indices = F.max_pool2d(torch.randn(2, 3, 4, 6), 2, return_indices=True)
 

@@ -51,6 +51,7 @@ def assigned(x: Tensor) -> tuple[Tensor, ...]:
 SCATTERS = ("slice_scatter", "select_scatter", "copy", "empty", "fill")
 
 
+@pytest.mark.slow
 def test_all_of_it_goes_whole() -> None:
     inputs = (torch.randn(3, 8),)
     checked = check_rewrite(
@@ -64,6 +65,7 @@ def test_all_of_it_goes_whole() -> None:
     assert not any(name.startswith(SCATTERS) for name in names)
 
 
+@pytest.mark.slow
 def test_and_in_int8() -> None:
     checked = check_rewrite(assigned, (torch.randn(3, 8),), target="ethos-u85", expect={"slice-assignment"})
     assert checked.lowered.inner_quantize == 0

@@ -22,6 +22,7 @@ def _quantized(function, target="ethos-u85"):  # type: ignore[no-untyped-def]
     return lowering.quantize(export(Model(), inputs), target, [inputs]), inputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_the_integers_decide_and_the_npu_takes_it_whole(name: str) -> None:
     program, inputs = _quantized(lambda y: getattr(y, name)(-1).to(torch.int32))

@@ -14,6 +14,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_goes_whole_with_ties_and_nan_as_in_eager(form: str) -> None:
     check_rewrite(FORMS[form], (torch.randn(6, 16),), target="vgf", expect="argmin")
@@ -46,6 +47,7 @@ def test_no_integer_type_overflows(form, dtype: torch.dtype) -> None:  # type: i
             assert torch.equal(form(x, dim, keepdim), x.argmin(dim, keepdim))
 
 
+@pytest.mark.slow
 def test_a_codebook_lookup_is_one_delegate_on_ethos_u85() -> None:
     class Nearest(torch.nn.Module):
         def __init__(self) -> None:
@@ -60,6 +62,7 @@ def test_a_codebook_lookup_is_one_delegate_on_ethos_u85() -> None:
     assert checked.lowered.inner_quantize == 0
 
 
+@pytest.mark.slow
 def test_a_backend_without_argmax_keeps_it_and_says_why() -> None:
     class Model(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -56,6 +56,7 @@ class Buckets(torch.nn.Module):
         )
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     inputs = (torch.randn(2, 7),)
     whole(Buckets(), inputs, "tosa-fp")

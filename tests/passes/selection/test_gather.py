@@ -29,6 +29,7 @@ SEEDS = st.integers(0, 1 << 30)
 SOME = settings(max_examples=40, deadline=None)
 
 
+@pytest.mark.slow
 def test_of_an_index_input_only_the_cast_stays_outside() -> None:
     inputs = (torch.randn(2, 3, 4), torch.tensor([[0, 1, 2], [2, 2, 1]]))
     check_rewrite(
@@ -41,6 +42,7 @@ def test_of_an_index_input_only_the_cast_stays_outside() -> None:
     )
 
 
+@pytest.mark.slow
 def test_as_in_eager_with_computed_indices() -> None:
     inputs = (torch.randn(2, 3, 4),)
 
@@ -51,6 +53,7 @@ def test_as_in_eager_with_computed_indices() -> None:
     check_rewrite(model, inputs, target="vgf", expect="gather", lowered_inputs=list(adversarial_inputs(inputs)))
 
 
+@pytest.mark.slow
 def test_int8_picks_quantized_elements() -> None:
     model = lambda x: x.gather(0, x.argmax(0, keepdim=True))  # noqa: E731
     check_rewrite(model, (torch.randn(3, 4, 5),), target="ethos-u85", expect="gather")

@@ -24,6 +24,7 @@ def of_the_best(x: Tensor) -> Any:
     return (F.one_hot(x.argmax(-1), 6).float(),)
 
 
+@pytest.mark.slow
 def test_of_the_best_class_goes_whole() -> None:
     inputs = (torch.randn(4, 6),)
     whole(of_the_best, inputs, "tosa-fp")

@@ -43,6 +43,7 @@ def every_form(x: Tensor) -> Any:
     return x.kthvalue(3, 1)[0], x.median(), x.nanmedian(-1)[0]
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     inputs = (torch.randn(3, 6, 4),)
     whole(every_form, inputs, "tosa-fp")

@@ -45,6 +45,7 @@ def every_form(x: Tensor) -> Any:
     return x.quantile(0.3, dim=1), x.nanquantile(0.3, dim=1)
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     inputs = (torch.randn(3, 5, 4),)
     whole(every_form, inputs, "tosa-fp", 1e-5)

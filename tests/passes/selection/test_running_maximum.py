@@ -44,6 +44,7 @@ def every_form(x: Tensor) -> Any:
     return x.cummax(1)[0], x.cummin(2)[1].to(torch.int32)
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     inputs = (torch.randn(3, 6, 4),)
     whole(every_form, inputs, "tosa-fp")

@@ -1,5 +1,6 @@
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,6 +42,7 @@ def every_form(x: Tensor) -> Any:
     return torch.sort(x, dim=1, descending=True, stable=True)[1].to(torch.int32), x[0].msort()
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     inputs = (torch.randn(3, 6, 4),)
     whole(every_form, inputs, "tosa-fp")

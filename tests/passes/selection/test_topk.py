@@ -40,6 +40,7 @@ def both(x: Tensor) -> Any:
     return largest, x.gather(1, first), x.topk(2, -1, largest=False, sorted=False).values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["vgf", "tosa-fp"])
 def test_values_and_indices_go_whole(target: str) -> None:
     inputs = (torch.randn(3, 7, 4),)
@@ -47,6 +48,7 @@ def test_values_and_indices_go_whole(target: str) -> None:
     check_rewrite(both, inputs, target=target, expect=expect, lowered_inputs=list(adversarial_inputs(inputs)))
 
 
+@pytest.mark.slow
 def test_int8_selects_the_quantized_elements_and_no_others() -> None:
     x = torch.randn(3, 16)
 
@@ -58,6 +60,7 @@ def test_int8_selects_the_quantized_elements_and_no_others() -> None:
     assert checked.lowered.cpu_ops == {}
 
 
+@pytest.mark.slow
 def test_rows_picked_by_topk() -> None:
     def rows(scores: Tensor, table: Tensor) -> Tensor:
         return table[scores.topk(3).indices]
@@ -109,6 +112,7 @@ def test_what_is_declined(x: Tensor, k: int, reason: str) -> None:
         topk(x, k)
 
 
+@pytest.mark.slow
 def test_xnnpack_keeps_its_topk() -> None:
     program = export(lambda x: x.topk(2)[0], (torch.randn(3, 5),))
     assert "topk" in str(lowerfix.apply(program, target="xnnpack").graph)

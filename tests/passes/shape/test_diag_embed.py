@@ -15,6 +15,7 @@ def forms(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return torch.diag_embed(x, 1), torch.diag(y), torch.diagonal_scatter(x, y, -1), z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["tosa-fp", "ethos-u85"])
 def test_all_of_it_goes_whole(target: str) -> None:
     inputs = (torch.randn(4, 4), torch.randn(3))

@@ -13,6 +13,7 @@ def forms(x: Tensor) -> tuple[Tensor, ...]:
     return x.diagonal(1) + 1, x.diagonal(-1, 1, 0).clone(), x.trace(), torch.diag(x) * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["tosa-fp", "ethos-u85"])
 def test_diagonals_go_whole(target: str) -> None:
     inputs = (torch.randn(4, 5),)

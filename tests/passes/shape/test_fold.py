@@ -21,6 +21,7 @@ def forms(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     inputs = (torch.randn(1, 2, 6, 6),)
     lowered_inputs = list(adversarial_inputs(inputs))[-4:]
@@ -55,6 +56,7 @@ def test_many_taps_are_declined() -> None:
         im2col(torch.ones(1, 1, 20, 20), [17, 17], [1, 1], [0, 0], [1, 1])
 
 
+@pytest.mark.slow
 def test_stock_leaves_unfold_on_the_cpu() -> None:
     """Once this fails, the backend has learnt the op and the rewrite can be retired in part."""
     program = export(lambda x: F.unfold(x, 2), (torch.randn(1, 2, 4, 4),))

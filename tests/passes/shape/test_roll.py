@@ -1,3 +1,4 @@
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,11 +18,13 @@ def forms(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+@pytest.mark.slow
 def test_every_form_goes_whole() -> None:
     inputs = (torch.randn(2, 3, 4, 5),)
     check_rewrite(forms, inputs, target="tosa-fp", expect="roll", lowered_inputs=list(adversarial_inputs(inputs))[-4:])
 
 
+@pytest.mark.slow
 def test_in_int8_on_ethos_u55() -> None:
     class Shifted(torch.nn.Module):
         def __init__(self) -> None:

@@ -20,6 +20,7 @@ def every_form(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["tosa-fp", "ethos-u85"])
 def test_every_form_goes_whole(target: str) -> None:
     check_rewrite(every_form, (X,), target=target, expect="slices")

@@ -15,6 +15,7 @@ def both(x: Tensor) -> tuple[Tensor, ...]:
     return x.tril(), x.triu(-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["tosa-fp", "ethos-u85"])
 def test_triangles_go_whole(target: str) -> None:
     inputs = (torch.randn(2, 4, 5),)

@@ -8,6 +8,7 @@ from lowerfix.passes.shape.windows import windows
 from lowerfix.testing import assert_same, check_rewrite
 
 
+@pytest.mark.slow
 def test_more_than_sixteen_windows_go_whole_on_ethos_u55() -> None:
     checked = check_rewrite(
         lambda x: x.unfold(1, 4, 1) + 1, (torch.randn(3, 21),), target="ethos-u55", expect="windows"
