@@ -32,6 +32,8 @@ from lowerfix.rewritepass import RewritePass, question
 from lowerfix.rewriting import Match, Rewrite, Trace, functional_form
 from lowerfix.source import op_name
 
+UNDEFINED = "PyTorch does not define it by other ATen ops"
+
 
 class Decompose(RewritePass):
     """See the module's docstring."""
@@ -62,8 +64,9 @@ class Decompose(RewritePass):
         return (None, "") if now.serves else super()._choose(match, program, context, depth)
 
     def declined(self, node: Node, reason: str, context: Context) -> None:
-        """Nothing to add where a pass that knows the op has given a better reason."""
-        if all(finding.node != node.name for finding in context.declines):
+        """Nothing to add where a pass that knows the op has given a better reason, or where there is no definition."""
+        known = any(finding.node == node.name for finding in context.declines)
+        if not known and UNDEFINED not in reason:
             super().declined(node, reason, context)
 
     def _serving(self, node: Node, context: Context) -> list[Rewrite]:
@@ -74,17 +77,17 @@ class Decompose(RewritePass):
         try:
             traced = super()._trace(rewrite, match, context)
         except LowerfixError as error:
-            raise Decline(f"PyTorch's definition cannot be traced here: {error}") from error
+            raise Decline(f"{UNDEFINED}: its own cannot be traced here: {error}") from error
         for node in traced.graph.nodes:
             if mutated_arguments(node):
                 _make_functional(node)
         ops = [node.target for node in traced.graph.nodes if node.op == "call_function"]
         foreign = {str(op) for op in ops if isinstance(op, torch._ops.OpOverload) and op.namespace != "aten"}
         if foreign or match.node.target in ops:
-            raise Decline(f"PyTorch defines it by {', '.join(sorted(foreign)) or 'itself'}")
+            raise Decline(f"{UNDEFINED}, but by {', '.join(sorted(foreign)) or 'itself'}")
         written = sorted({str(op) for op in ops if isinstance(op, torch._ops.OpOverload) and op._schema.is_mutable})
         if written:
-            raise Decline(f"PyTorch defines it by {', '.join(written)}, which works in place")
+            raise Decline(f"{UNDEFINED}, but by {', '.join(written)}, which works in place")
         return traced
 
 

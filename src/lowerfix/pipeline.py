@@ -273,9 +273,11 @@ _TOO_LATE = (
 def _default_order() -> tuple[str, ...]:
     passes = registry.all_passes()
 
-    def cost(identifier: str) -> float:
-        """Of several passes that serve one op the cheaper comes first, as of several functions in one file."""
-        return min((rewrite.cost for rewrite in getattr(passes[identifier], "rewrites", ())), default=0.0)
+    def key(identifier: str) -> tuple[bool, float, str]:
+        """What cleans up comes first; of passes that serve one op the cheaper, as of several functions in one file."""
+        rewrites = getattr(passes[identifier], "rewrites", ())
+        cost = min((rewrite.cost for rewrite in rewrites), default=0.0)
+        return not passes[identifier].cleans_up, cost, identifier
 
     order: nx.DiGraph[str] = nx.DiGraph()
     order.add_nodes_from(passes)
@@ -285,7 +287,7 @@ def _default_order() -> tuple[str, ...]:
         (earlier, later) for later, cls in passes.items() for earlier in cls.after if earlier in passes
     )
     try:
-        return tuple(nx.lexicographical_topological_sort(order, key=lambda identifier: (cost(identifier), identifier)))
+        return tuple(nx.lexicographical_topological_sort(order, key=key))
     except nx.NetworkXUnfeasible:
         cycle = " -> ".join(edge[0] for edge in nx.find_cycle(order))
         raise LowerfixError(f"the passes' order constraints form a cycle: {cycle}") from None
