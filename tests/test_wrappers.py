@@ -90,7 +90,9 @@ def test_a_wrapped_partitioner_alone_lowers_every_method_whole() -> None:
 def test_options_reach_apply(refusing: Any) -> None:
     program = torch.export.export(Model().eval(), (X,))
     target = refusing("aten.mish.default", "aten.conv_transpose1d.default")
-    partitioner = lowerfix.wrap_partitioner(targets.get("tosa-fp").partitioner(), target=target, skip="mish")
+    partitioner = lowerfix.wrap_partitioner(
+        targets.get("tosa-fp").partitioner(), target=target, skip=["mish", "decompose"]
+    )
     result = partitioner.transform_for_pre_decomposition(program)
     names = {node.target for node in result.graph.nodes}
     assert aten.mish.default in names

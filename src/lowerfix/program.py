@@ -199,7 +199,8 @@ class Program:
             node = pending.pop()
             if node.name not in names:
                 names.add(node.name)
-                pending.extend(node.all_input_nodes)
+                if is_view(node) or not isinstance(node.target, torch._ops.OpOverload) or "dropout" in str(node.target):
+                    pending.extend(node.all_input_nodes)  # dropout returns its input where it drops nothing
         stored = {node.name: tensor for node in self.graph.nodes if (tensor := self._stored(node)) is not None}
         changed = {_memory(stored[name]) for name in names if name in stored}
         return names | {name for name, tensor in stored.items() if changed and _memory(tensor) in changed}
