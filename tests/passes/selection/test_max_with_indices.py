@@ -2,32 +2,15 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from selection_inputs import SEEDS, SHAPES, SOME, special
 from torch import Tensor
 
 import lowerfix
 from lowerfix.errors import Decline
 from lowerfix.passes.selection import max_with_indices as forms
 from lowerfix.testing import adversarial_inputs, assert_same, check_rewrite, export
-
-
-def special(shape: tuple[int, ...], seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Ties, NaN, infinities and signed zeros, or a type's extremes, at random places."""
-    if dtype.is_floating_point:
-        nan, inf = float("nan"), float("inf")
-        choice = torch.tensor([nan, inf, -inf, 0.0, -0.0, 1.0, 1.0, 2.0, -1.5, 3.0], dtype=dtype)
-    elif dtype == torch.bool:
-        choice = torch.tensor([False, True])
-    else:
-        choice = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max, 0, 1, 1, 2], dtype=dtype)
-    generator = torch.Generator().manual_seed(seed)
-    return choice[torch.randint(len(choice), shape, generator=generator)]
-
-
-SHAPES = st.lists(st.integers(1, 5), min_size=0, max_size=3).map(tuple)
-SEEDS = st.integers(0, 1 << 30)
-SOME = settings(max_examples=40, deadline=None)
 
 
 def every_form(x: Tensor) -> Any:

@@ -3,21 +3,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from selection_inputs import whole
 from torch import Tensor
 
-import lowerfix
-from lowerfix import lowering
 from lowerfix.errors import Decline
 from lowerfix.passes.selection.one_hot import one_hot, one_hot_float
-from lowerfix.testing import adversarial_inputs, assert_same, export
-
-
-def whole(model: Any, inputs: tuple[Tensor, ...], target: str, tolerance: float = 0.0) -> None:
-    """Lowered whole and equal to eager, on what breaks careless identities too."""
-    lowered = lowering.lower(lowerfix.apply(export(model, inputs), target=target), target, compile=False)
-    assert (lowered.delegates, lowered.cpu_ops) == (1, {})
-    for trial in (inputs, *adversarial_inputs(inputs)):
-        assert_same(list(model(*trial)), list(lowering.execute(lowered, trial)), tolerance)
+from lowerfix.testing import assert_same
 
 
 def of_the_best(x: Tensor) -> Any:
