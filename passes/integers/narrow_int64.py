@@ -33,7 +33,7 @@ from lowerfix.ranges import FLOAT32, Interval
 from lowerfix.report import Outcome
 from lowerfix.rewritepass import question
 from lowerfix.rewriting import Match, Rewrite, Trace, splice
-from lowerfix.source import op_name
+from lowerfix.source import aten_name, op_name
 
 aten = torch.ops.aten
 
@@ -113,7 +113,7 @@ class NarrowInt64(Pass):
                 continue
             for dtype, replacement in replacements.items():
                 [then] = context.oracle.ask([question(match, replacement, program, context)])
-                if not then.error and all(refusal.boundary_cast for refusal in then.refusals):
+                if then.serves:
                     plans[match.node] = _Plan(replacement, now, dtype)
                     break
         return plans
@@ -129,7 +129,7 @@ def _candidates(
     if program.has_in_place_ops:
         return
     for node in program.graph.nodes:
-        short = _short(node)
+        short = aten_name(node)
         if short not in ARITHMETIC and short not in BITS and short not in MOVES:
             continue
         if not any(_is_int64(value) for value in (node, *node.all_input_nodes)):
@@ -151,7 +151,7 @@ def _replacements(match: Match, program: Program, context: Context) -> dict[torc
         Decline: with the interval, where a value may not fit int32.
     """
     node = match.node
-    short = _short(node)
+    short = aten_name(node)
     divides = short in ("remainder", "fmod", "floor_divide") or (short == "div" and node.kwargs.get("rounding_mode"))
     if divides:
         divisor = program.ranges.of(node.args[1])
@@ -254,11 +254,6 @@ _IN_FLOAT32: dict[str, Callable[..., Any]] = {
 
 def _is_int64(value: Any) -> bool:
     return isinstance(value, Node) and getattr(value.meta.get("val"), "dtype", None) is torch.int64
-
-
-def _short(node: Node) -> str:
-    name = op_name(node.target) if node.op == "call_function" else ""
-    return name.removeprefix("aten.").rpartition(".")[0] if name.startswith("aten.") else ""
 
 
 # What it saves --------------------------------------------------------------------------------------------------------

@@ -98,12 +98,7 @@ class Answer:
 
         Such casts (an int64 index that comes from the user, say) may be no more than the ops that stay today.
         """
-        if self.error:
-            return False
-        if not self.refusals:
-            return True
-        fewer = bool(other.error) or len(self.refusals) <= len(other.refusals)
-        return fewer and all(refusal.boundary_cast for refusal in self.refusals)
+        return self.serves and (self.taken or bool(other.error) or len(self.refusals) <= len(other.refusals))
 
 
 @dataclass
@@ -247,7 +242,7 @@ class Oracle:
             if len(questions) > 1 and any("artition" in reason for reason in reasons):
                 # A partition is refused as a whole for what one of its ops does: ask about this one alone.
                 [answers[index]] = self._probe([questions[index]])
-            elif all(refusal.boundary_cast for refusal in answer.refusals):
+            elif answer.serves:
                 lowerable.append(index)
         lowered = self._with_light_constants(questions, answers, lowerable)
         for index, death in self._preprocess(lowered, sorted(lowered)):

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from lowerfix.source import op_name
+from lowerfix.source import aten_name, op_name
 
 LARGEST_READ = 1 << 20
 """Elements up to which a constant is read for its smallest and largest value."""
@@ -107,10 +107,10 @@ class Ranges:
         if node.target is operator.getitem:
             producer, position = node.args
             assert isinstance(producer, Node)
-            if _short(producer) in _PICKS:
+            if aten_name(producer) in _PICKS:
                 return self._known.get(producer.all_input_nodes[0]) if position == 0 else _positions(producer)
-            return self._known.get(producer.all_input_nodes[0]) if _short(producer) in _PIECES else None
-        rule = _RULES.get(_short(node))
+            return self._known.get(producer.all_input_nodes[0]) if aten_name(producer) in _PIECES else None
+        rule = _RULES.get(aten_name(node))
         return rule(node, self.of) if rule is not None else None
 
 
@@ -303,7 +303,7 @@ def _where(node: Node, of: Of) -> Interval | None:
     parts = []
     for branch, refined in zip(branches, chosen, strict=True):
         interval = refined(branch)
-        rule = _RULES.get(_short(branch)) if isinstance(branch, Node) else None
+        rule = _RULES.get(aten_name(branch)) if isinstance(branch, Node) else None
         if rule is not None and isinstance(branch, Node) and isinstance(condition, Node):
             closer = rule(branch, refined)  # one op deep: where(i < 0, i + n, i) is what it is for
             interval = closer if closer is not None and interval is not None and closer.within(interval) else interval
@@ -313,7 +313,7 @@ def _where(node: Node, of: Of) -> Interval | None:
 
 def _assuming(condition: Any, truth: bool, of: Of) -> Of:
     """What is known of values where a comparison with a number holds, or where it does not."""
-    name = _short(condition) if isinstance(condition, Node) else ""
+    name = aten_name(condition) if isinstance(condition, Node) else ""
     if name not in _NEGATED or not isinstance(condition, Node) or not isinstance(condition.args[1], int):
         return of
     compared, number = condition.args[0], condition.args[1]
@@ -333,12 +333,6 @@ def _assuming(condition: Any, truth: bool, of: Of) -> Of:
 
 
 _NEGATED = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
-
-
-def _short(node: Node) -> str:
-    """The op's name without namespace and overload."""
-    name = op_name(node.target)
-    return name.removeprefix("aten.").rpartition(".")[0] if name.startswith("aten.") else ""
 
 
 @_rule("masked_fill")

@@ -53,3 +53,9 @@ def op_name(target: object) -> str:
     if schema is not None:
         return f"{schema.name.replace('::', '.')}.{schema.overload_name or 'default'}"
     return getattr(target, "__name__", str(target))
+
+
+def aten_name(node: Node) -> str:
+    """The name of a node's ATen op without its overload, ``argmin``; empty for all other nodes."""
+    name = op_name(node.target) if node.op == "call_function" else ""
+    return name.removeprefix("aten.").rpartition(".")[0] if name.startswith("aten.") else ""
