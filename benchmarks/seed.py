@@ -30,7 +30,7 @@ from lowerfix.testing import export
 
 PAGE = Path(__file__).parents[1] / "docs" / "seed.md"
 COMMAND = "python benchmarks/seed.py"
-BLOCKS = (50, 100, 200)
+BLOCKS = (50, 100)
 
 
 class ConvMean(nn.Module):

@@ -11,6 +11,7 @@ import lowerfix
 from lowerfix import demo_model, lowering, targets
 from lowerfix.testing import assert_same, check_rewrite
 
+LIKE_REAL_ONES = [models.DiffusionUnet, models.WorldModel, models.CodebookPolicy, models.TextEncoder]
 EVERY_IDEA = {"argmin", "conv-transpose1d", "index-to-int32", "fold-constants"}
 
 
@@ -98,7 +99,7 @@ def test_a_wrapped_partitioner_alone_makes_a_block_whole() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [models.DiffusionUnet, models.WorldModel, models.TextEncoder])
+@pytest.mark.parametrize("kind", LIKE_REAL_ONES)
 def test_models_like_real_ones_are_whole_on_vgf(kind: Any) -> None:
     model, inputs = models.made(kind), kind.inputs()
     program = lowerfix.apply(torch.export.export(model, inputs), target="vgf")
@@ -109,7 +110,7 @@ def test_models_like_real_ones_are_whole_on_vgf(kind: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [models.WorldModel, models.TextEncoder])
+@pytest.mark.parametrize("kind", LIKE_REAL_ONES)
 def test_models_like_real_ones_are_whole_on_ethos_u85(kind: Any) -> None:
     """And lowering adds no noise to that of int8 itself."""
     model, inputs = models.made(kind), kind.inputs()
