@@ -11,6 +11,7 @@ from lowerfix import targets
 from lowerfix.api import apply, chosen
 from lowerfix.errors import LowerfixError
 from lowerfix.oracle import computes, readable
+from lowerfix.partitioning import fast
 from lowerfix.pipeline import Pipeline
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.source import op_name, source_line
@@ -66,11 +67,13 @@ def wrap_partitioner(
     skip: str | Iterable[str] = (),
     only: str | Iterable[str] | None = None,
     allow: str | Iterable[str] = (),
+    groups: bool = False,
 ) -> Wrapped:
     """A copy of a partitioner that rewrites the program before it is decomposed.
 
     The copy has the class and the attributes of ``partitioner``, which is not changed.
     ``to_edge_transform_and_lower`` calls its ``transform_for_pre_decomposition``; that is where the rewrites are done.
+    Its ``partition`` takes time linear in the size of the graph and finds the same (:mod:`lowerfix.partitioning`).
     Where a report is given, what ``partition`` then leaves on the CPU is added to it, with the backend's reason.
 
     Args:
@@ -78,6 +81,7 @@ def wrap_partitioner(
         target: the target that the partitioner is for.
         report: a report to fill.
         pipeline, skip, only, allow: the passes to run, as :func:`lowerfix.apply` takes them.
+        groups: merge the groups of XNNPACK's partitioner in linear time too, which may find fewer partitions.
 
     Raises:
         LowerfixError: for an unknown target or pass, or an object without ``transform_for_pre_decomposition``
@@ -93,17 +97,21 @@ def wrap_partitioner(
 
     wrapped = copy.copy(partitioner)
     wrapped.transform_for_pre_decomposition = transform_for_pre_decomposition  # type: ignore[attr-defined]
-    if report is not None:
-        wrapped.partition = _reporting(wrapped, target, report)  # type: ignore[attr-defined]
+    wrapped.partition = _partition(wrapped, target, report, groups)  # type: ignore[attr-defined]
     return wrapped
 
 
-def _reporting(partitioner: Any, target: Target, report: Report) -> Callable[[ExportedProgram], Any]:
-    """The partitioner's own ``partition``, which reports what it leaves on the CPU."""
+def _partition(
+    partitioner: Any, target: Target, report: Report | None, groups: bool
+) -> Callable[[ExportedProgram], Any]:
+    """The partitioner's own ``partition``, in linear time, which reports what it leaves on the CPU."""
     original = partitioner.partition
 
     def partition(program: ExportedProgram) -> Any:
-        with target.rejections() as reasons:
+        if report is None:
+            with fast(groups=groups):
+                return original(program)
+        with fast(groups=groups), target.rejections() as reasons:
             result = original(program)
         for node in program.graph.nodes:
             if node.op == "call_function" and "delegation_tag" not in node.meta and computes(node):
