@@ -216,8 +216,17 @@ def tags(program: Any, target: str, wrapped: bool, groups: bool = False) -> dict
     return {node.name: node.meta["delegation_tag"] for node in program.graph.nodes if "delegation_tag" in node.meta}
 
 
-@pytest.mark.parametrize("target", ["vgf", "ethos-u85", "xnnpack"])
-@pytest.mark.parametrize("kind", ["blocks", "policy"])
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        ("vgf", "blocks"),
+        ("ethos-u85", "blocks"),
+        ("xnnpack", "blocks"),
+        ("vgf", "policy"),
+        ("xnnpack", "policy"),
+        pytest.param("ethos-u85", "policy", marks=pytest.mark.slow),
+    ],
+)
 def test_the_real_partitioners_tag_the_same(target: str, kind: str) -> None:
     if kind == "blocks":
         program = edge_program(Blocks(12), (torch.randn(1, 16),), target)

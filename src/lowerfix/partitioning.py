@@ -445,14 +445,14 @@ def _quick_validate(original: Callable[[set[Node]], bool]) -> Callable[[set[Node
     return validate
 
 
-def _quick_match(original: Callable[..., Any]) -> Callable[..., Any]:
-    """XNNPACK's matching, which asks of each node whether it is a parameter, and lists all parameters each time."""
+def _with_signature(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that asks of each node whether it is a parameter, for which all parameters are listed each time."""
 
-    def match(self: Any, program: ExportedProgram) -> Any:
+    def method(self: Any, program: ExportedProgram) -> Any:
         with _remembered(program):
             return original(self, program)
 
-    return match
+    return method
 
 
 _lock = threading.Lock()
@@ -515,8 +515,9 @@ def fast(*, groups: bool = False) -> Iterator[None]:
         if arm is not None and known("TOSAPartitioner"):
             replace(arm.TOSAPartitioner, "_detag_boundary_nodes", _quick_detag)
             replace(arm, "_validate_partition", _quick_validate)
+            replace(arm.TOSAPartitioner, "partition", _with_signature)
         if config is not None:
-            replace(config.ConfigerationBasedPartitioner, "get_matched_nodes_from_configs", _quick_match)
+            replace(config.ConfigerationBasedPartitioner, "get_matched_nodes_from_configs", _with_signature)
         if groups and grouped is not None and known("GroupBasedPartitioner"):
             name = "GroupBasedPartitioner"
             original = _original(grouped, name)
