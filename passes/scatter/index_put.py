@@ -5,14 +5,17 @@ v``, ``cache[:, :, position] = new``, ``x[mask] = v``, ``x[i, :, j] += v``.
 
 **The identity.** The indexed dimensions move to the front, the indices are flattened together, and the values get the
 shape that the selection would have. Negative indices count from the end: ``where(i < 0, i + n, i)``. With a mask the
-result is ``where(mask, v, x)``, as each value is the same for all places of the mask.
+result is ``where(mask, v, x)``, as each value is the same for all places of the mask. Where one value is written to
+several computed places, every place is compared with the indices, as one may be named twice; of constant indices that
+name one place twice the last one counts.
 
-**Why the backend needs it.** TOSA has no int64, and its SCATTER does not wrap negative indices; Arm takes a mask only
+**Why the backend needs it.** TOSA has no int64, and its SCATTER neither wraps negative indices nor may write to a place
+twice; Arm takes a mask only
 with a single value and without accumulation, and adds only once where an index occurs twice.
 
 **What it leaves alone.** A mask with one value for each of its places; accumulation where an index that is not constant
 may occur twice along a dimension of more than 2**22 places times indices (``x.index_add`` has the same limit). Writing
-twice to one place without accumulation has no defined result in PyTorch.
+different values to one place without accumulation has no defined result in PyTorch.
 """
 
 import math
@@ -113,8 +116,15 @@ def _put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bo
     value = _front(value, list(range(at, at + len(shape)))).reshape([math.prod(shape), *rest])
     sizes = [x.shape[dim] for dim in dims]
     front = _front(x, dims)
-    if accumulate and not _distinct([index for _, index in given], sizes):
+    distinct = _distinct([index for _, index in given], sizes)
+    last = None if accumulate or distinct else _last([index for _, index in given], sizes)
+    if accumulate and not distinct:
         result = _added(front, [index for _, index in given], sizes, shape, value, kind)
+    elif not distinct and math.prod(shape) > 1 and _one_value(values, len(rest) - at, len(shape)):
+        result = _written(front, [index for _, index in given], sizes, shape, value, kind)
+    elif last is not None:
+        kept, named = (torch.tensor(numbers, dtype=torch.int32) for numbers in last)
+        result = aten.index_put.default(front, [named], value.index_select(0, kept))
     else:
         numbers = [wrapped(index, size, kind) for (_, index), size in zip(given, sizes, strict=True)]
         places = [number.expand(shape).reshape(-1) for number in numbers]
@@ -122,12 +132,39 @@ def _put(x: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bo
     return result.permute(_back(dims, x.dim())) if dims != list(range(len(dims))) else result
 
 
+def _one_value(values: Tensor, after: int, places: int) -> bool:
+    """Whether all places get the same: the dimensions of the places are missing, or of size one."""
+    sizes = list(values.shape[: values.dim() - after])[-places:] if values.dim() > after and places else []
+    return all(size == 1 for size in sizes)
+
+
 def _added(
     x: Tensor, indices: list[Tensor], sizes: list[int], shape: list[int], value: Tensor, kind: torch.dtype
 ) -> Tensor:
     """Each place of the leading dimensions gets the sum of the values whose indices name it."""
-    total, count = math.prod(sizes), value.shape[0]
-    if not isinstance(count, int) or x.numel() * count > LARGEST:
+    total = math.prod(sizes)
+    flat = x.reshape([total, *x.shape[len(sizes) :]])
+    named = _comparison(flat, indices, sizes, shape, flat.numel(), kind)
+    added = torch.where(named, value.unsqueeze(0), torch.zeros((), dtype=value.dtype)).sum(1).to(x.dtype)
+    return torch.where(named.any(1), flat + added, flat).reshape(x.shape)
+
+
+def _written(
+    x: Tensor, indices: list[Tensor], sizes: list[int], shape: list[int], value: Tensor, kind: torch.dtype
+) -> Tensor:
+    """Each place of the leading dimensions that an index names gets the value, which is the same for all."""
+    total = math.prod(sizes)
+    flat = x.reshape([total, *x.shape[len(sizes) :]])
+    named = _comparison(flat, indices, sizes, shape, total, kind)
+    return torch.where(named.any(1), value[:1], flat).reshape(x.shape)
+
+
+def _comparison(
+    flat: Tensor, indices: list[Tensor], sizes: list[int], shape: list[int], places: int, kind: torch.dtype
+) -> Tensor:
+    """Whether an index (second dimension) names a place (first); the other dimensions are of size one."""
+    total, count = flat.shape[0], math.prod(shape)
+    if not isinstance(count, int) or places * count > LARGEST:
         raise Decline("there are too many places and values to compare each with each, as indices may occur twice")
     number: Tensor | None = None
     for index, size in zip(indices, sizes, strict=True):
@@ -136,12 +173,9 @@ def _added(
             place = torch.where(place < 0, place + size, place)
         number = place if number is None else number * size + place
     assert number is not None
-    flat = x.reshape([total, *x.shape[len(sizes) :]])
     rank = flat.dim()
     number = number.expand(shape).reshape([1, count] + [1] * (rank - 1))
-    named = along(0, rank + 1, 0, total, kind) == number
-    added = torch.where(named, value.unsqueeze(0), torch.zeros((), dtype=value.dtype)).sum(1).to(x.dtype)
-    return torch.where(named.any(1), flat + added, flat).reshape(x.shape)
+    return along(0, rank + 1, 0, total, kind) == number
 
 
 def _check_wrong(x: Tensor, indices: list[Tensor | None], accumulate: bool) -> None:
@@ -162,6 +196,15 @@ def _distinct(indices: list[Tensor], sizes: list[int]) -> bool:
         return False
     places = {int(v) % sizes[0] for v in values[0].reshape(-1)}
     return len(places) == values[0].size
+
+
+def _last(indices: list[Tensor], sizes: list[int]) -> tuple[list[int], list[int]] | None:
+    """Of constant indices, the numbers of those that are the last to name their place, and the places."""
+    values = [constant(index) for index in indices]
+    if len(values) != 1 or values[0] is None:
+        return None
+    last = {int(place) % sizes[0]: number for number, place in enumerate(values[0].reshape(-1))}
+    return list(last.values()), list(last)
 
 
 def _front(x: Tensor, dims: list[int]) -> Tensor:

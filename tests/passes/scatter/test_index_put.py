@@ -87,6 +87,23 @@ def test_in_int8() -> None:
     assert checked.lowered.inner_quantize == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["vgf", "tosa-fp"])
+def test_a_place_that_is_named_twice_is_written_once(target: str) -> None:
+    twice = torch.tensor([1, 4, 1])
+
+    def written(x: Tensor, v: Tensor, i: Tensor) -> tuple[Tensor, ...]:
+        one, several = x.clone(), x.clone()
+        one[i] = 0.5
+        several[twice] = v
+        return one, several, aten.index_put.default(x, [None, i], v[:1, :1])
+
+    inputs = (torch.randn(6, 4), torch.randn(3, 4), torch.tensor([2, 2, -1]))
+    check_rewrite(
+        written, inputs, target=target, expect="index-put", allowed_left=["_to_dim_order_copy"], tolerance=1e-6
+    )
+
+
 def test_stock_lowering_adds_once_where_an_index_occurs_twice() -> None:
     """When this fails, Arm accumulates rightly, and a part of what the pass corrects can go."""
     inputs = (torch.zeros(6, 4), torch.ones(2, 4), torch.tensor([1, 1], dtype=torch.int32))

@@ -5,9 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import lowerfix
+from lowerfix import lowering
 from lowerfix.errors import Decline
 from lowerfix.passes.scatter.max_unpool import max_unpool2d, max_unpool3d
-from lowerfix.testing import adversarial_inputs, assert_same, check_rewrite
+from lowerfix.testing import adversarial_inputs, assert_same, check_rewrite, export
+
+aten = torch.ops.aten
 
 
 @pytest.mark.slow
@@ -26,6 +30,20 @@ def test_unpooling_goes_whole() -> None:
         allowed_left=["_to_dim_order_copy"],
         lowered_inputs=list(adversarial_inputs(inputs))[::6],
     )
+
+
+@pytest.mark.slow
+def test_overlapping_windows_name_a_position_twice() -> None:
+    pooled, indices = F.max_pool2d(torch.tensor([[[[1.0, 9, 2, 3, 8, 7]]]]), (1, 3), (1, 1), return_indices=True)
+    assert indices.unique().numel() < indices.numel()
+
+    def unpooled(x: Tensor, i: Tensor) -> Tensor:
+        return aten.max_unpool2d.default(x, i, [1, 6]) * 2
+
+    program = lowerfix.apply(export(unpooled, (pooled, indices)), target="tosa-fp")
+    lowered = lowering.lower(program, "tosa-fp", compile=False)
+    assert (lowered.delegates, set(lowered.cpu_ops)) == (1, {"_to_dim_order_copy"})
+    assert_same([unpooled(pooled, indices)], list(lowering.execute(lowered, (pooled, indices))))
 
 
 @settings(max_examples=40, deadline=None)
