@@ -27,7 +27,7 @@ from torch.fx import Node
 from lowerfix.base import Context
 from lowerfix.errors import Decline, LowerfixError
 from lowerfix.oracle import Question
-from lowerfix.program import CASTS, Program, Stage, is_view, mutated_arguments
+from lowerfix.program import CASTS, Program, Stage, depends_on_data, is_view, mutated_arguments
 from lowerfix.rewritepass import RewritePass, question
 from lowerfix.rewriting import Match, Rewrite, Trace, functional_form
 from lowerfix.source import op_name
@@ -44,7 +44,8 @@ class Decompose(RewritePass):
     retire_when: ClassVar[str] = "quantizers annotate what to_edge makes of an op; those of ExecuTorch 1.5.1 know names"
 
     def matches(self, program: Program) -> Iterator[Node]:
-        return (node for node in program.graph.nodes if node.op == "call_function" and _definition(node.target))
+        called = (node for node in program.graph.nodes if node.op == "call_function")
+        return (node for node in called if _definition(node.target) and not depends_on_data(node))
 
     def questions(self, program: Program, context: Context) -> list[Question]:
         """Whether the ops are taken as they are. More is asked when the other passes have run."""

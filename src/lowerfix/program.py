@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any
 
+import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
@@ -19,14 +20,18 @@ from torch.export.graph_signature import (
     ExportGraphSignature,
     InputKind,
     InputSpec,
+    OutputKind,
+    OutputSpec,
     SymBoolArgument,
     SymFloatArgument,
     SymIntArgument,
     TensorArgument,
 )
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.traceback import NodeSource, NodeSourceAction
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten, treespec_leaf, treespec_tuple
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from lowerfix.errors import LowerfixError
 from lowerfix.ranges import Ranges
@@ -67,6 +72,16 @@ def is_quantization_op(target: object) -> bool:
 def fake_tensors(node: Node) -> Iterator[torch.Tensor]:
     """The fake tensors that a node produces."""
     return (value for value in tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor))
+
+
+def depends_on_data(node: Node) -> bool:
+    """Whether a node takes or makes a tensor whose size is known only when the program runs, as ``x[mask]`` does."""
+    return any(
+        isinstance(size, torch.SymInt) and free_unbacked_symbols(size)
+        for one in (node, *node.all_input_nodes)
+        for value in fake_tensors(one)
+        for size in value.shape
+    )
 
 
 def mutated_arguments(node: Node) -> list[Node]:
@@ -143,6 +158,7 @@ class Program:
         self._in_place: bool | None = None
         self._ranges: Ranges | None = None
         self._new_inputs: list[Node] = []
+        self._new_outputs = 0
         self._used_before: set[str] = {node.name for node in graph.nodes if node.users}
         if isinstance(source, ExportedProgram):
             self._signature = copy.copy(source.graph_signature)
@@ -334,6 +350,18 @@ class Program:
         self.interface = self._interface()
         return node
 
+    def add_output(self, node: Node) -> None:
+        """Give the program one more output, after its own: its result becomes a tuple where it is none.
+
+        For passes that were asked to change its interface.
+        """
+        if not self.is_exported:
+            raise LowerfixError("only an ExportedProgram can get another output")
+        self.graph.output_node().args = ((*self._outputs(), node),)
+        self._output_specs.append(OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name=node.name), None))
+        self._new_outputs += 1
+        self.interface = self.interface[0], self._interface()[1]
+
     def retype_input(self, node: Node, dtype: torch.dtype) -> None:
         """Let the user pass another dtype. For passes that were asked to change the program's interface."""
         value = node.meta["val"]
@@ -387,7 +415,7 @@ class Program:
                 graph=self.graph,
                 graph_signature=self._repaired_signature(),
                 state_dict=dict(self.state_dict),
-                range_constraints=dict(self.source.range_constraints),
+                range_constraints=self._ranges_of_sizes(),
                 module_call_graph=self._repaired_calls(),
                 example_inputs=self._example_inputs(),
                 constants=dict(self.constants),
@@ -395,6 +423,15 @@ class Program:
             )
         except Exception as error:
             raise LowerfixError(f"the rewritten program is not valid: {error}") from error
+
+    def _ranges_of_sizes(self) -> dict[Any, Any]:
+        """The ranges of the symbolic sizes that are still there."""
+        assert isinstance(self.source, ExportedProgram)
+        ranges = dict(self.source.range_constraints)
+        if not any(isinstance(symbol, sympy.Symbol) and is_unbacked(symbol) for symbol in ranges):
+            return ranges
+        left = {symbol for node in self.graph.nodes for symbol in _symbols(node)}
+        return {symbol: range_ for symbol, range_ in ranges.items() if not is_unbacked(symbol) or symbol in left}
 
     def check(self) -> None:
         """Check the graph as it stands: well-formed, every op with a value, the interface as it was.
@@ -447,6 +484,8 @@ class Program:
                     setattr(entry.signature, side, arguments)
                 if not entry.fqn and self._new_inputs:
                     self._add_inputs(entry.signature)
+                if not entry.fqn and self._new_outputs:
+                    entry.signature.out_spec = _with_outputs(entry.signature.out_spec, self._new_outputs)
             entries.append(entry)
         return entries
 
@@ -505,6 +544,12 @@ def _with_inputs(given: Any, new: dict[str, Any]) -> tuple[Any, Any]:
     return (args, {**kwargs, **new}) if kwargs else ((*args, *new.values()), kwargs)
 
 
+def _with_outputs(spec: TreeSpec, count: int) -> TreeSpec:
+    """The structure of a result with further tensors behind it."""
+    before = spec.children() if spec.type is tuple else [spec]
+    return treespec_tuple([*before, *(treespec_leaf() for _ in range(count))])
+
+
 def _zeros(value: torch.Tensor) -> torch.Tensor:
     sizes = [size.node.hint if isinstance(size, torch.SymInt) else size for size in value.shape]
     return torch.zeros(sizes, dtype=value.dtype)
@@ -525,6 +570,19 @@ def inherit_metadata(node: Node, original: Node, pass_id: str, source: NodeSourc
             node.meta[key] = original.meta[key]
     node.meta["from_node"] = [source]
     node.meta["custom"] = {**original.meta.get("custom", {}), "lowerfix": pass_id}
+
+
+def _symbols(node: Node) -> Iterator[Any]:
+    """The symbols in the sizes that a node returns, and in the numbers."""
+    for value in tree_leaves(node.meta.get("val")):
+        for size in value.shape if isinstance(value, torch.Tensor) else [value]:
+            if isinstance(size, (torch.SymInt, torch.SymBool)):
+                yield from size.node.expr.free_symbols
+
+
+def is_unbacked(symbol: Any) -> bool:
+    """Whether a symbol stands for a number that depends on data, rather than for a size of an input."""
+    return bool(symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)))
 
 
 def _memory(tensor: torch.Tensor) -> int:

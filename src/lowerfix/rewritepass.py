@@ -11,7 +11,7 @@ from torch.fx.node import map_arg
 from lowerfix.base import Context, Pass
 from lowerfix.errors import Decline
 from lowerfix.oracle import Answer, Question
-from lowerfix.program import CASTS, Program, Stage, is_quantization_op, is_view, mutated_arguments
+from lowerfix.program import CASTS, Program, Stage, depends_on_data, is_quantization_op, is_view, mutated_arguments
 from lowerfix.ranges import Ranges
 from lowerfix.report import Outcome
 from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, describe_value, functional_form, splice
@@ -30,11 +30,14 @@ class RewritePass(Pass):
     rewrites: ClassVar[tuple[Rewrite, ...]] = ()
 
     def matches(self, program: Program) -> Iterator[Node]:
-        """The nodes of the program whose op one of the rewrites serves, but for those that this pass has made."""
+        """The nodes of the program whose op one of the rewrites serves, but for those that this pass has made.
+
+        Nor those of a size that depends on data: no backend takes them, and the passes of ``masks`` report them all.
+        """
         targets = dict.fromkeys(target for rewrite in self.rewrites for target in rewrite.targets)
         for target in targets:
             for node in program.graph.find_nodes(op="call_function", target=target):
-                if node.meta.get("custom", {}).get("lowerfix") != self.id:
+                if node.meta.get("custom", {}).get("lowerfix") != self.id and not depends_on_data(node):
                     yield node
 
     def questions(self, program: Program, context: Context) -> list[Question]:
