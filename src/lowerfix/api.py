@@ -28,6 +28,7 @@ def apply(
     only: str | Iterable[str] | None = None,
     allow: str | Iterable[str] = (),
     promises: Mapping[str, Any] | None = None,
+    guard: str | None = None,
     report: Report | None = None,
 ) -> OneProgram: ...
 @overload
@@ -40,6 +41,7 @@ def apply(
     only: str | Iterable[str] | None = None,
     allow: str | Iterable[str] = (),
     promises: Mapping[str, Any] | None = None,
+    guard: str | None = None,
     report: Report | None = None,
 ) -> dict[str, ExportedProgram]: ...
 def apply(
@@ -51,6 +53,7 @@ def apply(
     only: str | Iterable[str] | None = None,
     allow: str | Iterable[str] = (),
     promises: Mapping[str, Any] | None = None,
+    guard: str | None = None,
     report: Report | None = None,
 ) -> ExportedProgram | GraphModule | dict[str, ExportedProgram]:
     """Rewrite a program so that the target's installed backend takes more of it, with the same numbers.
@@ -68,9 +71,13 @@ def apply(
         only: ids of the passes to run, and no others.
         allow: ids of opt-in passes to run as well: those that change the program's interface, or its numbers by more
             than rounding. What one that is not allowed would do is told in the report.
-        promises: what only you can know about a mask, by its site: ``{"x[keep]": "all-true"}`` says that the mask on
-            the line that contains ``x[keep]`` is true for every row, whatever the inputs are. A site is a piece of the
-            line, ``file.py:line``, or the name of the node, and has to fit one mask of the program.
+        promises: what only you can know about a size that depends on data, by its site: ``{"x[keep]": "all-true"}``
+            says that the mask on the line that contains ``x[keep]`` is true for every row, whatever the inputs are;
+            ``{"n.item()": 7}`` that the number there, or the count of the mask, is 7; ``{"x[keep]": "padded"}`` that
+            you take all rows and drop those yourself that the mask, a further output, does not select. A site is a
+            piece of the line, ``file.py:line``, or the name of the node, and has to fit one such size of the program.
+        guard: how to notice on the device that a promise is broken: ``"output"`` adds what was promised to be true as a
+            further output for each promise, ``"poison"`` makes NaN of the rows of floats for which it is not.
         report: a report to fill with what was rewritten, what was not, and why.
 
     Returns:
@@ -85,7 +92,9 @@ def apply(
     if promises:
         from lowerfix.passes.masks.promised_masks import PromisedMasks
 
-        pipeline = pipeline.with_(PromisedMasks(promises=_promises(promises)))
+        pipeline = pipeline.with_(PromisedMasks(promises=_promises(promises), guard=guard))
+    elif guard is not None:
+        raise LowerfixError(f"guard={guard!r} watches over promises, and there are none: give promises={{...}} as well")
     report = Report() if report is None else report
     if not isinstance(report, Report):
         raise LowerfixError(f"report has to be a lowerfix.Report, got a {type(report).__name__}")
