@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch.fx import Node
 
-_TOOLS = re.compile(r"[/\\](torch|torchao|executorch)[/\\]")
+_TOOLS = re.compile(r"(?<!exporters)[/\\](torch|torchao|executorch)[/\\]")  # optimum.exporters.executorch calls models
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in .*$', re.MULTILINE)
 
 
