@@ -42,6 +42,7 @@ ALONG = frozenset(
         "silu",
         "mish",
         "floor_divide",
+        "bucketize",
         "softplus",
     ]
 )
