@@ -8,7 +8,8 @@ dimension, or the pooling without indices. For the indices the positions of a wi
 and a later one takes over where its value is larger or NaN: the first of equals wins, and the last NaN. Shorter
 windows repeat their last position, which changes neither.
 
-**Why the backend needs it.** TOSA's MAX_POOL2D gives no indices, and all its windows have one size.
+**Why the backend needs it.** TOSA's MAX_POOL2D gives no indices, and all its windows have one size. XNNPACK pools
+windows of one size, and takes no maximum of a dimension otherwise.
 
 **What it leaves alone.** Symbolic sizes; windows that see padding only; dtypes other than float32; more than 125
 positions in a window, or 2**24 elements in a plane, whose numbers float32 does not hold.
@@ -52,6 +53,27 @@ def adaptive_max_pool(x: Tensor, output_size: list[int]) -> tuple[Tensor, Tensor
             parts = [aten.slice.Tensor(y, dim, window[0], window[-1] + 1) for window in along]
             y = torch.cat([torch.amax(part, dim, keepdim=True) for part in parts], dim)
     return y.clone() if y is x else y, _indices(x, windows)
+
+
+@rewrite(aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default, cost=2)
+def adaptive_max_pool_of_images(x: Tensor, output_size: list[int]) -> tuple[Tensor, Tensor]:
+    """Dimension by dimension, each as the pooling of an image."""
+    sizes = _sizes(x, len(output_size))
+    windows = [
+        [list(range(i * size // out, -(-(i + 1) * size // out))) for i in range(out)]
+        for size, out in zip(sizes, output_size, strict=True)
+    ]
+    y = x
+    for number, (size, out) in enumerate(zip(sizes, output_size, strict=True)):
+        before, after = y.shape[: y.dim() - len(sizes) + number], y.shape[y.dim() - len(sizes) + number + 1 :]
+        image = y.reshape(1, math.prod(before), size, math.prod(after))
+        if size % out == 0:
+            image = aten.max_pool2d.default(image, [size // out, 1])
+        else:
+            parts = [aten.slice.Tensor(image, 2, along[0], along[-1] + 1) for along in windows[number]]
+            image = torch.cat([aten.max_pool2d.default(part, [part.shape[2], 1]) for part in parts], 2)
+        y = image.reshape([*before, out, *after])
+    return y, _indices(x, windows)
 
 
 @rewrite(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)

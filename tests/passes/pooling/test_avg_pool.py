@@ -9,9 +9,11 @@ from lowerfix import lowering
 from lowerfix.errors import Decline
 from lowerfix.passes.pooling.avg_pool import (
     adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
     adaptive_avg_pool3d,
     avg_pool1d,
     avg_pool2d,
+    avg_pool2d_of_padded,
     avg_pool3d,
 )
 from lowerfix.testing import adversarial_inputs, assert_same, check_rewrite, export
@@ -46,6 +48,26 @@ def test_signals_and_volumes_in_int8_on_ethos_u55() -> None:
     assert checked.lowered.inner_quantize == 0
 
 
+@pytest.mark.slow
+def test_every_form_goes_whole_to_xnnpack() -> None:
+    def model(signal: torch.Tensor, image: torch.Tensor, single: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            F.avg_pool1d(signal, 3, 2, 1),
+            F.avg_pool1d(signal, 3, 2, 1, True, False),
+            F.avg_pool2d(image, 3, 2, 1),
+            F.avg_pool2d(image, 3, 2, 1, True, False),
+            F.avg_pool2d(image, 2, 2, 0, True, True, 3),
+            F.avg_pool2d(single, 3),
+            F.avg_pool3d(image.reshape(1, 3, 2, 4, 9), (2, 3, 3), 2, 1),
+            F.adaptive_avg_pool2d(image, (3, 5)),
+            F.adaptive_avg_pool1d(signal, 4),
+            F.adaptive_avg_pool3d(image.reshape(1, 3, 2, 4, 9), (2, 3, 1)),
+        )
+
+    inputs = (torch.randn(2, 4, 9), torch.randn(1, 3, 8, 9), torch.randn(3, 8, 9))
+    check_rewrite(model, inputs, target="xnnpack", expect="avg-pool", tolerance=1e-5)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_it_is_what_pytorch_does(data: st.DataObject) -> None:
@@ -61,8 +83,6 @@ def test_it_is_what_pytorch_does(data: st.DataObject) -> None:
     divisor = data.draw(st.sampled_from([None, 5]))
     if rank > 1:
         options.append(divisor)
-    if rank == 2 and not (options[0] and divisor):
-        return
     x = torch.randn(*data.draw(st.sampled_from([(), (1,), (2,)])), 2, *numbers(1, 7))
     x.view(-1)[0] = data.draw(st.sampled_from([0.0, float("inf"), float("nan")]))
     op = getattr(torch.ops.aten, f"avg_pool{rank}d").default
@@ -70,6 +90,12 @@ def test_it_is_what_pytorch_does(data: st.DataObject) -> None:
         expected = op(x, kernel, stride, padding, *options)
     except RuntimeError:  # nothing would be left
         return
+    if rank == 2:
+        assert_same(expected, avg_pool2d_of_padded(x, kernel, stride, padding, *options), 1e-5)
+        size = numbers(1, 8)
+        assert_same(F.adaptive_avg_pool2d(x, size), adaptive_avg_pool2d(x, size), 1e-5)
+        if not (options[0] and divisor):
+            return
     assert_same(expected, WAYS[rank](x, kernel, stride, padding, *options), 1e-5)
     if rank == 3:
         size = numbers(1, 8)
