@@ -588,3 +588,13 @@ def test_a_rewrite_that_holds_an_index_in_float_is_not_for_targets_that_quantize
     for name, functions in (("ethos-u85", [torch.sin]), ("vgf", [torch.sin, torch.cos])):
         context = SimpleNamespace(target=targets.get(name))
         assert [r.function for r in Two()._serving(node, context)] == functions  # type: ignore[arg-type]
+
+
+def test_a_rewrite_for_one_target_is_for_that_alone() -> None:
+    class Two(RewritePass):
+        rewrites = (Rewrite(torch.sin, (aten.mish.default,)), Rewrite(torch.cos, (aten.mish.default,), on="vgf"))
+
+    node = torch.fx.Graph().call_function(aten.mish.default)
+    for name, functions in (("xnnpack", [torch.sin]), ("vgf+bf16", [torch.sin, torch.cos])):
+        context = SimpleNamespace(target=targets.get(name))
+        assert [r.function for r in Two()._serving(node, context)] == functions  # type: ignore[arg-type]

@@ -112,8 +112,9 @@ class RewritePass(Pass):
                 self.offer(node, reason.partition("; it takes ")[0], context)
 
     def _serving(self, node: Node, context: Context) -> list[Rewrite]:
-        rounds = context.target.quantized
-        return [r for r in self.rewrites if node.target in r.targets and not (rounds and r.float_only)]
+        target = context.target
+        rewrites = [r for r in self.rewrites if r.on in ("", target.name.partition("+")[0])]
+        return [r for r in rewrites if node.target in r.targets and not (target.quantized and r.float_only)]
 
     def _trace(self, rewrite: Rewrite, match: Match, context: Context) -> Trace:
         return context.traced(f"{rewrite.module}.{rewrite.name}", rewrite, match)

@@ -44,6 +44,7 @@ class Rewrite:
         wrong: what the backend computes wrongly where it takes the op; empty where it only refuses it.
         whole: record composite ops as they are called, as export does; else what they consist of.
         float_only: it is not for targets that quantize, which would round what it counts on.
+        on: the one target that it is for; empty where it is for all.
     """
 
     function: Callable[..., Any]
@@ -52,6 +53,7 @@ class Rewrite:
     wrong: str = ""
     whole: bool = True
     float_only: bool = False
+    on: str = ""
 
     @property
     def module(self) -> str:
@@ -66,7 +68,7 @@ _declared: list[Rewrite] = []
 
 
 def rewrite(
-    *targets: Any, cost: float = 1.0, wrong: str = "", float_only: bool = False
+    *targets: Any, cost: float = 1.0, wrong: str = "", float_only: bool = False, on: str = ""
 ) -> Callable[[Function], Function]:
     """Declare a function as the replacement of ATen ops.
 
@@ -77,6 +79,7 @@ def rewrite(
             function declines for arguments that are computed rightly, and has a test that fails once upstream is right.
         float_only: it is not used for targets that quantize, for it holds numbers in float, such as an index, that int8
             would round.
+        on: the name of the one target that it is for, where it is about what that backend alone does.
 
     The function gets the op's own arguments. It may look at shapes and dtypes, at the values of small constants through
     :func:`constant`, and at what is known of computed integers through :func:`bounds`; it raises
@@ -96,7 +99,7 @@ def rewrite(
             )
 
     def declare(function: Function) -> Function:
-        _declared.append(Rewrite(function, targets, cost, wrong, float_only=float_only))
+        _declared.append(Rewrite(function, targets, cost, wrong, float_only=float_only, on=on))
         return function
 
     return declare
