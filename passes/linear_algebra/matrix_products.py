@@ -101,7 +101,7 @@ def _check(*tensors: Tensor) -> None:
 
 
 def _added(x: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    product = product if alpha == 1 else product * alpha
+    product = product if alpha == 1 else product * float(alpha)
     if beta == 0:
         return product
-    return (x if beta == 1 else x * beta) + product
+    return (x if beta == 1 else x * float(beta)) + product
