@@ -12,6 +12,7 @@ from lowerfix.errors import LowerfixError
 from lowerfix.pipeline import Pipeline
 from lowerfix.program import Stage, fake_tensors, stage_of
 from lowerfix.report import Finding, Outcome, Report
+from lowerfix.return_types import name_return_types
 from lowerfix.source import source_line
 from lowerfix.targets import Target
 
@@ -112,6 +113,7 @@ def _apply(
             f"lowerfix.apply takes what torch.export.export returns, got a {type(program).__name__}{where}. "
             "Next step: torch.export.export(model.eval(), example_inputs)"
         )
+    name_return_types()
     module = program.graph_module if isinstance(program, ExportedProgram) else program
     stage = stage_of(module.graph)
     ops = [node for node in module.graph.nodes if node.op.startswith("call_") and node.target != "_guards_fn"]

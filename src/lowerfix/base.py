@@ -102,7 +102,8 @@ class Pass(ABC):
 
     Class attributes:
         id: kebab-case name, unique.
-        after: ids of passes that have to run earlier, where they run at all; ``*`` for all others.
+        after: ids of passes that have to run earlier, where they run at all; ``*`` for all others
+            but those that have it too.
         stages: the stages at which the pass has something to do; at others it is dormant, and the report says so.
         retire_when: the upstream issue or release that makes the pass unnecessary.
         cleans_up: the pass asks the oracle nothing, and runs over its probes too.

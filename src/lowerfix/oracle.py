@@ -15,9 +15,9 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -58,11 +58,13 @@ class Refusal:
         op: the op's name in Edge dialect.
         reason: the backend's own reason.
         boundary_cast: it only casts an input or an output of the question.
+        kernel: the kernel for it that ExecuTorch's runtime lacks; empty where it has one.
     """
 
     op: str
     reason: str
     boundary_cast: bool = False
+    kernel: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,12 @@ class Answer:
         if self.error:
             return f"the lowering dies on it: {self.error}"
         return "; ".join(dict.fromkeys(f"{refusal.op}: {refusal.reason}" for refusal in self.refusals))
+
+    @property
+    def dead(self) -> str:
+        """Why nothing computes what stays on the CPU; empty where ExecuTorch's runtime has kernels for all of it."""
+        missing = dict.fromkeys(refusal.kernel for refusal in self.refusals if refusal.kernel)
+        return f"ExecuTorch's runtime has no kernel for {', '.join(missing)}" if missing else ""
 
     def accepts_in_place_of(self, other: "Answer") -> bool:
         """Whether this is no worse than ``other``: whole, or whole but for casts where it meets the CPU.
@@ -220,6 +228,58 @@ class Oracle:
             self._disk.put("kept", stored)
         return frozenset(map(str, stored["ops"]))
 
+    def deaths(self, questions: Sequence[Question]) -> list[str]:
+        """Why nothing on the device would compute the ops of each question; empty where all of them are computed.
+
+        What the backend does not take has to have kernels in ExecuTorch's runtime. Where delegates can be executed
+        here, the program is: a kernel may refuse a dtype or a rank, and some end the process.
+        """
+        answers = self.ask(questions)
+        found: dict[str, str] = {}
+        open_: dict[str, Question] = {}
+        for question, answer in zip(questions, answers, strict=True):
+            found[question.key] = answer.dead or (answer.error and f"the lowering dies on it: {answer.error}")
+            if answer.refusals and not found[question.key] and self.target.runs_here and not question.symbolic:
+                stored = self._disk.get(f"runs {question.key}")
+                if stored is None:
+                    open_[question.key] = question
+                else:
+                    found[question.key] = str(stored["death"])
+        for key, death in zip(open_, self._executed(list(open_.values())), strict=True):
+            found[key] = death
+            self._disk.put(f"runs {key}", {"death": death})
+        return [found[question.key] for question in questions]
+
+    def _executed(self, questions: list[Question]) -> list[str]:
+        """Why ExecuTorch does not execute each question on zeros; asked of all in one program, as long as it does."""
+        if not questions:
+            return []
+        light = [question.lightened() for question in questions]
+        death = self._death(self._prepare(_assemble(light)))
+        if not death or len(questions) == 1:
+            return [death] * len(questions)
+        middle = len(questions) // 2
+        return self._executed(questions[:middle]) + self._executed(questions[middle:])
+
+    def _death(self, program: ExportedProgram) -> str:
+        from executorch.exir import to_edge_transform_and_lower
+
+        from lowerfix.runner import failure
+
+        users = set(program.graph_signature.user_inputs)
+        inputs = [_example(node) for node in program.graph.nodes if node.name in users]
+        try:
+            with _quiet(), torch.no_grad(), listed_once():
+                edge = to_edge_transform_and_lower(program, partitioner=[self.target.executable_partitioner()])
+                pte = bytes(edge.to_executorch().buffer)
+        except _MACHINE:
+            raise
+        except Exception as error:
+            return _first_line(error)
+        finally:
+            _forget_probe()
+        return failure(pte, inputs)
+
     # Probing --------------------------------------------------------------------------------------------------------
 
     def _probe(self, questions: list[Question]) -> list[Answer]:
@@ -308,9 +368,7 @@ class Oracle:
             with _quiet():
                 to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
         finally:
-            # A cache of executorch's would keep the probe, weights and all, for as long as the process lives.
-            cached = getattr(sys.modules.get("executorch.exir.backend.utils"), "is_same_node", None)
-            getattr(cached, "cache_clear", lambda: None)()
+            _forget_probe()
 
     def _prepare(self, assembled: ExportedProgram) -> ExportedProgram:
         """The probe program, as the target's flow would hand it to the lowering."""
@@ -338,7 +396,12 @@ class Oracle:
                 if self.target.artefact and self.target.artefact in reason:
                     continue
                 refusals.append(
-                    Refusal(op_name(node.target), readable(reason), _is_boundary_cast(node, nodes, outputs))
+                    Refusal(
+                        op_name(node.target),
+                        readable(reason),
+                        _is_boundary_cast(node, nodes, outputs),
+                        missing_kernel(node.target),
+                    )
                 )
             answers.append(Answer(tuple(refusals)))
         return answers
@@ -399,6 +462,32 @@ def _assemble(questions: list[Question]) -> ExportedProgram:
         module_call_graph=[ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))],
         constants=lifted,
     )
+
+
+def _forget_probe() -> None:
+    """Empty a cache of executorch's that would keep the probe, weights and all, for as long as the process lives."""
+    cached = getattr(sys.modules.get("executorch.exir.backend.utils"), "is_same_node", None)
+    getattr(cached, "cache_clear", lambda: None)()
+
+
+@cache
+def missing_kernel(op: Any) -> str:
+    """The kernel that ExecuTorch's runtime would run an op with, ``aten::fmax.out``, where it lacks it; else empty."""
+    from executorch.exir.operator.convert import to_out_variant
+
+    try:
+        from executorch.extension.pybindings.portable_lib import _get_operator_names
+    except ImportError:  # a build without the runtime: nothing is known to have a kernel
+        return ""
+    plain = op if isinstance(op, torch._ops.OpOverload) else getattr(op, "_op", None)
+    if not isinstance(plain, torch._ops.OpOverload) or "sym" in plain._opname:
+        return ""
+    try:
+        schema = (op.to_out_variant() if hasattr(op, "to_out_variant") else to_out_variant(op)[0])._schema
+    except RuntimeError:
+        return f"{plain.name()}, which has no out variant"
+    name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
+    return "" if name in set(_get_operator_names()) else name
 
 
 def _kernels() -> set[str]:

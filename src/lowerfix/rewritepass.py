@@ -215,11 +215,6 @@ def _ops(replacement: Trace) -> str:
 
 def _expand(replacement: Trace, context: Context, program: Program, depth: int) -> Trace | None:
     """The same replacement with those of its ops rewritten that another rewrite serves; None where none is."""
-    graph = Graph()
-    mapping: dict[Node, Node] = {}
-    several: dict[Any, Any] = {}
-    inner_constants: dict[Node, Any] = {}
-    changed = False
     served = {
         node: (Match.of(node, _Inner()), inner)  # type: ignore[arg-type]
         for node in replacement.graph.nodes
@@ -230,37 +225,50 @@ def _expand(replacement: Trace, context: Context, program: Program, depth: int) 
             q for match, inner in served.values() for p in inner for q in p.next_questions(match, program, context)
         ]
     )
+    chosen: dict[Node, tuple[Match, Trace]] = {}
+    for node, (match, inner) in served.items():
+        for other in inner:
+            try:
+                trace, _ = other._choose(match, program, context, depth + 1)
+            except Decline:
+                continue
+            if trace is not None:
+                chosen[node] = match, trace
+            break
+    return substituted(replacement, chosen) if chosen else None
+
+
+def inner_match(node: Node) -> Match:
+    """The match of an op inside a replacement."""
+    return Match.of(node, _Inner())  # type: ignore[arg-type]
+
+
+def substituted(replacement: Trace, chosen: Mapping[Node, tuple[Match, Trace]]) -> Trace:
+    """A replacement with some of its ops replaced in their turn."""
+    graph = Graph()
+    mapping: dict[Node, Node] = {}
+    several: dict[Any, Any] = {}
+    inner_constants: dict[Node, Any] = {}
     for node in replacement.graph.nodes:
         if node.target is operator.getitem and node.args[0] in several:
             mapping[node] = several[node.args[0]][node.args[1]]
             continue
-        chosen: Trace | None = None
-        if node in served:
-            match, inner = served[node]
-            for other in inner:
-                try:
-                    chosen, _ = other._choose(match, program, context, depth + 1)
-                    break
-                except Decline:
-                    continue
-        if chosen is None:
+        if node not in chosen:
             mapping[node] = graph.node_copy(node, lambda old: mapping[old])
             continue
-        changed = True
-        for placeholder, argument in zip(chosen.placeholders, match.arguments, strict=True):
+        match, trace = chosen[node]
+        for placeholder, argument in zip(trace.placeholders, match.arguments, strict=True):
             mapping[placeholder] = mapping[argument.node]
-        inner_constants.update(chosen.constants)
-        for traced in chosen.graph.nodes:
+        inner_constants.update(trace.constants)
+        for traced in trace.graph.nodes:
             if traced.op in ("call_function", "get_attr"):
                 mapping[traced] = graph.node_copy(traced, lambda old: mapping[old])
-        output: Any = chosen.graph.output_node().args[0]
+        output: Any = trace.graph.output_node().args[0]
         if isinstance(output, Node):
             mapping[node] = mapping[output]
         else:
             # Read through getitem nodes only.
             several[node] = [mapping[leaf] if isinstance(leaf, Node) else leaf for leaf in output]
-    if not changed:
-        return None
     graph.eliminate_dead_code()
     constants = {**replacement.constants, **inner_constants}
     return Trace(

@@ -53,7 +53,7 @@ class Target(ABC):
     `name` is the canonical name (`ethos-u85-256`). `quantized` says that the backend computes in int8 only, so that
     what it accepts can be asked only of a quantized program. `unexplained` is the reason to show for a node that the
     partitioner left without saying why; `artefact` is a part of the reason for which it leaves ops that it takes in the
-    company of others.
+    company of others. `runs_here` says that ExecuTorch's runtime on this machine executes its delegates.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Target(ABC):
 
     requirements: ClassVar[tuple[Requirement, ...]] = TORCH
     artefact: ClassVar[str] = ""
+    runs_here: ClassVar[bool] = False
     unexplained: ClassVar[str] = "the backend's partitioner gives no reason"
 
     @abstractmethod

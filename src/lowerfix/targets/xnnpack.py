@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 class Xnnpack(Target):
     """The XNNPACK delegate of ExecuTorch; takes float and int8 programs alike."""
 
+    runs_here: ClassVar[bool] = True
     unexplained: ClassVar[str] = "XNNPACK's partitioner does not take this op, or not with these arguments"
 
     def partitioner(self) -> Partitioner:
