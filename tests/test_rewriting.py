@@ -501,6 +501,16 @@ def test_a_replacement_with_other_strides_is_laid_out_anew(refusing: Any) -> Non
     torch.testing.assert_close(result.module()(X), model(X))
 
 
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 0, 1), (1, 2, 0)])
+def test_a_result_laid_out_in_another_order_of_dimensions_gets_that_order(order: Any, refusing: Any) -> None:
+    x = torch.randn(2, 3, 4).permute(order)
+    model = mish_only(lambda y: by_tanh(y.contiguous()))
+    result, _ = run(export(F.mish, x), refusing("aten.mish.default"), model)
+    assert "aten.mish.default" not in str(result.graph)
+    assert result.module()(x).stride() == F.mish(x).stride()
+    torch.testing.assert_close(result.module()(x), F.mish(x))
+
+
 class Visible(nn.Module):
     """What Mish changes in place is read again, through a view."""
 

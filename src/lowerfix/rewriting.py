@@ -468,6 +468,13 @@ def _laid_out(result: Any, layout: Any, relayed: bool) -> Any:
         return result
     if layout[1] or relayed:
         return result.contiguous()
+    long = [dim for dim, size in enumerate(result.shape) if not _is_one(size)]
+    if all(isinstance(step, int) for step in layout[0]):
+        steps = dict(zip(long, layout[0], strict=True))
+        order = sorted(range(result.dim()), key=lambda dim: -steps.get(dim, 0))
+        permuted = result.permute(order).contiguous().permute([order.index(dim) for dim in range(result.dim())])
+        if _strides(permuted) == layout[0]:
+            return permuted
     raise Decline(f"the replacement would have strides {result.stride()} instead of {layout[0]}")
 
 
