@@ -1,0 +1,94 @@
+"""Arithmetic with numbers that are integers, or with a factor, in floats.
+
+**What it rewrites.** ``add``, ``sub``, ``rsub``, ``mul`` and ``div`` of a float tensor and a number, and ``add``,
+``sub`` and ``rsub`` of float tensors with ``alpha``; ``addcmul`` and ``addcdiv``.
+
+**The identity.** The integer becomes a float, as PyTorch makes one of it before it computes. With ``alpha`` the second
+tensor is multiplied first.
+
+**Why the backend needs it.** ``to_edge`` makes an int64 constant of the number and casts it at run time, and XNNPACK
+takes no cast; it takes no ``alpha`` either.
+
+**What it leaves alone.** Integer and Boolean tensors, complex numbers, and rounding modes.
+"""
+
+import torch
+from torch import Tensor
+
+from lowerfix.errors import Decline
+from lowerfix.rewriting import rewrite
+
+aten = torch.ops.aten
+
+RETIRE_WHEN = "to_edge makes a float constant of a number that meets a float; that of ExecuTorch 1.5.1 casts it"
+
+
+@rewrite(aten.add.Tensor, aten.add.Scalar)
+def add(self: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
+    """``self + alpha * other``."""
+    _check(self, other)
+    return self + _times(other, alpha)
+
+
+@rewrite(aten.sub.Tensor, aten.sub.Scalar)
+def sub(self: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
+    """``self - alpha * other``."""
+    _check(self, other)
+    return self - _times(other, alpha)
+
+
+@rewrite(aten.rsub.Tensor, aten.rsub.Scalar)
+def rsub(self: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
+    """``other - alpha * self``."""
+    _check(self, other)
+    first = other if isinstance(other, Tensor) else torch.full([1] * self.dim(), float(other), dtype=self.dtype)
+    return first - _times(self, alpha)
+
+
+@rewrite(aten.mul.Tensor, aten.mul.Scalar)
+def mul(self: Tensor, other: Tensor | float) -> Tensor:
+    """By a number."""
+    _check(self, other)
+    return self * _number(other)
+
+
+@rewrite(aten.div.Tensor, aten.div.Scalar)
+def div(self: Tensor, other: Tensor | float) -> Tensor:
+    """By a number."""
+    _check(self, other)
+    return self / _number(other)
+
+
+@rewrite(aten.addcmul.default)
+def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+    """``self + value * tensor1 * tensor2``."""
+    _check(self, tensor1)
+    _check(self, tensor2)
+    return self + _times(tensor1, value) * tensor2
+
+
+@rewrite(aten.addcdiv.default)
+def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+    """``self + value * tensor1 / tensor2``."""
+    _check(self, tensor1)
+    _check(self, tensor2)
+    return self + _times(tensor1, value) / tensor2
+
+
+def _check(x: Tensor, other: Tensor | float) -> None:
+    if not x.is_floating_point() or isinstance(other, complex):
+        raise Decline("it is no float")
+    if isinstance(other, Tensor) and other.dtype != x.dtype:
+        raise Decline(f"it is of {x.dtype} and {other.dtype}")
+
+
+def _times(x: Tensor | float, factor: float) -> Tensor | float:
+    if isinstance(x, Tensor):
+        return x if factor == 1 else x * float(factor)
+    return float(x) * float(factor)
+
+
+def _number(x: Tensor | float) -> Tensor | float:
+    if isinstance(x, Tensor):
+        raise Decline("there is no number in it")
+    return float(x)
