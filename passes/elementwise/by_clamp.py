@@ -1,0 +1,91 @@
+"""Piecewise functions without a comparison, by clamps.
+
+**What it rewrites.** ``hardsigmoid``, ``hardshrink``, ``softshrink``, ``threshold``, and ``clamp``, ``clamp_min`` and
+``clamp_max`` with tensors.
+
+**The identity.** ``softshrink(x) = x - clamp(x, -l, l)``. Whether ``d`` is above zero is ``clamp(d * 2^127 * 2^23, 0,
+1)``: exactly one or zero, for the smallest ``d`` as well, and NaN for NaN. So ``hardshrink(x) = x * above(|x| - l)``,
+and ``threshold(x, t, v) = max(x, t) * s + v * (1 - s)`` with ``s = above(x - t)``, where infinity is never multiplied
+by zero. A clamp between tensors is ``minimum(high, maximum(low, x))``.
+
+**Why the backend needs it.** XNNPACK has no Booleans, hence neither comparisons nor ``where``.
+
+**What it leaves alone.** Integers, several types, and thresholds that are infinite.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from lowerfix.errors import Decline
+from lowerfix.rewriting import rewrite
+
+aten = torch.ops.aten
+
+RETIRE_WHEN = "XNNPACK takes comparisons and where; ExecuTorch 1.5.1's has no Booleans"
+
+
+@rewrite(aten.hardsigmoid.default, cost=8)
+def hardsigmoid(x: Tensor) -> Tensor:
+    """``clamp(x + 3, 0, 6) / 6``."""
+    return torch.clamp(_checked(x) + 3.0, 0.0, 6.0) / 6.0
+
+
+@rewrite(aten.softshrink.default, cost=8)
+def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """``x - clamp(x, -l, l)``."""
+    return _checked(x) - torch.clamp(x, -float(lambd), float(lambd))
+
+
+@rewrite(aten.hardshrink.default, cost=8)
+def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """``x * above(|x| - l)``."""
+    if lambd < 0 or not math.isfinite(lambd):
+        raise Decline(f"the threshold is {lambd}")
+    return _checked(x) * _above(x.abs() - float(lambd))
+
+
+@rewrite(aten.threshold.default, cost=8)
+def threshold(x: Tensor, threshold: float, value: float) -> Tensor:
+    """``max(x, t) * s + v * (1 - s)``."""
+    if not math.isfinite(threshold) or not math.isfinite(value):
+        raise Decline("the threshold or the value is infinite")
+    step = _above(_checked(x) - float(threshold))
+    kept = torch.clamp(x, min=float(threshold)) * step
+    return kept if value == 0 else kept + (1.0 - step) * float(value)
+
+
+@rewrite(aten.clamp.Tensor, cost=8)
+def clamp(x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+    """Between tensors. The bound comes first: where one of two is NaN, XNNPACK returns the second."""
+    result = _checked(x)
+    for bound, function in ((min, torch.maximum), (max, torch.minimum)):
+        if bound is not None:
+            if bound.dtype != x.dtype:
+                raise Decline(f"it is of {x.dtype} and {bound.dtype}")
+            result = function(bound, result)
+    return result
+
+
+@rewrite(aten.clamp_min.Tensor, cost=8)
+def clamp_min(x: Tensor, min: Tensor) -> Tensor:
+    """Not below a tensor."""
+    return clamp(x, min)
+
+
+@rewrite(aten.clamp_max.Tensor, cost=8)
+def clamp_max(x: Tensor, max: Tensor) -> Tensor:
+    """Not above a tensor."""
+    return clamp(x, None, max)
+
+
+def _above(difference: Tensor) -> Tensor:
+    """One where it is above zero, else zero; NaN where it is NaN."""
+    return torch.clamp(difference * 2.0**127 * 2.0**23, 0.0, 1.0)
+
+
+def _checked(x: Tensor) -> Tensor:
+    if x.dtype != torch.float32:
+        raise Decline(f"it is of {x.dtype}")
+    return x
