@@ -1,7 +1,8 @@
 """Arithmetic with numbers that are integers, or with a factor, in floats.
 
 **What it rewrites.** ``add``, ``sub``, ``rsub``, ``mul`` and ``div`` of a float tensor and a number, and ``add``,
-``sub`` and ``rsub`` of float tensors with ``alpha``; ``addcmul`` and ``addcdiv``.
+``sub`` and ``rsub`` of float tensors with ``alpha``; ``addcmul``, ``addcdiv`` and
+``lerp`` with a number.
 
 **The identity.** The integer becomes a float, as PyTorch makes one of it before it computes. With ``alpha`` the second
 tensor is multiplied first.
@@ -24,15 +25,17 @@ RETIRE_WHEN = "to_edge makes a float constant of a number that meets a float; th
 
 
 @rewrite(aten.add.Tensor, aten.add.Scalar)
-def add(self: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
+def add(self: Tensor | float, other: Tensor | float, alpha: float = 1) -> Tensor:
     """``self + alpha * other``."""
+    self = _first(self, other)
     _check(self, other)
     return self + _times(other, alpha)
 
 
 @rewrite(aten.sub.Tensor, aten.sub.Scalar)
-def sub(self: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
+def sub(self: Tensor | float, other: Tensor | float, alpha: float = 1) -> Tensor:
     """``self - alpha * other``."""
+    self = _first(self, other)
     _check(self, other)
     return self - _times(other, alpha)
 
@@ -41,20 +44,23 @@ def sub(self: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
 def rsub(self: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
     """``other - alpha * self``."""
     _check(self, other)
-    first = other if isinstance(other, Tensor) else torch.full([1] * self.dim(), float(other), dtype=self.dtype)
-    return first - _times(self, alpha)
+    return _first(other, self) - _times(self, alpha)
 
 
 @rewrite(aten.mul.Tensor, aten.mul.Scalar)
-def mul(self: Tensor, other: Tensor | float) -> Tensor:
+def mul(self: Tensor | float, other: Tensor | float) -> Tensor:
     """By a number."""
+    if not isinstance(self, Tensor) and isinstance(other, Tensor):
+        self, other = other, self
     _check(self, other)
     return self * _number(other)
 
 
 @rewrite(aten.div.Tensor, aten.div.Scalar)
-def div(self: Tensor, other: Tensor | float) -> Tensor:
+def div(self: Tensor | float, other: Tensor | float) -> Tensor:
     """By a number."""
+    if not isinstance(self, Tensor):
+        return torch.div(_first(self, other), other)
     _check(self, other)
     return self / _number(other)
 
@@ -75,11 +81,29 @@ def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1)
     return self + _times(tensor1, value) / tensor2
 
 
-def _check(x: Tensor, other: Tensor | float) -> None:
-    if not x.is_floating_point() or isinstance(other, complex):
+@rewrite(aten.lerp.Scalar)
+def lerp(self: Tensor, end: Tensor, weight: float) -> Tensor:
+    """From the nearer end, as PyTorch does."""
+    _check(self, end)
+    if weight < 0.5:
+        return self + (end - self) * float(weight)
+    return end - (end - self) * (1.0 - float(weight))
+
+
+def _check(x: Tensor | float, other: Tensor | float) -> None:
+    if not isinstance(x, Tensor) or not x.is_floating_point() or isinstance(other, complex):
         raise Decline("it is no float")
     if isinstance(other, Tensor) and other.dtype != x.dtype:
         raise Decline(f"it is of {x.dtype} and {other.dtype}")
+
+
+def _first(number: Tensor | float, other: Tensor | float) -> Tensor:
+    """A number that comes first, as decompositions write it, as a tensor."""
+    if isinstance(number, Tensor):
+        return number
+    if not isinstance(other, Tensor) or not other.is_floating_point() or isinstance(number, complex):
+        raise Decline("it is no float")
+    return torch.full([1] * other.dim(), float(number), dtype=other.dtype)
 
 
 def _times(x: Tensor | float, factor: float) -> Tensor | float:

@@ -11,7 +11,7 @@ from lowerfix.testing import adversarial_inputs, assert_same, check_rewrite, exp
 def every_form(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     numbers = x * 2, 1 - x, x + 1, x - 1, x / 2, torch.rsub(x, 3, alpha=2)
     factors = torch.add(x, y, alpha=2), torch.sub(x, y, alpha=0.5), torch.rsub(x, y, alpha=2)
-    return *numbers, *factors, torch.addcmul(x, x, y, value=2), torch.addcdiv(x, x, y, value=3)
+    return *numbers, *factors, torch.addcmul(x, x, y, value=2), torch.addcdiv(x, x, y, value=3), torch.lerp(x, y, 0.3)
 
 
 @pytest.mark.slow
@@ -31,6 +31,20 @@ def test_numbers_and_factors(name: str, dtype: torch.dtype) -> None:
         if name not in ("mul", "div"):
             assert_same(theirs(x, y, alpha=number), ours(x, y, alpha=number), 1e-3)
             assert_same(theirs(x, 2, alpha=number), ours(x, 2, alpha=number), 1e-3)
+
+
+def test_a_number_may_come_first_as_decompositions_write_it() -> None:
+    x = torch.randn(2, 3)
+    assert_same(1 - x, forms.sub(1, x))
+    assert_same(2 + x, forms.add(2, x))
+    assert_same(2 * x, forms.mul(2, x))
+    assert_same(3 / x, forms.div(3, x), 1e-6)
+
+
+def test_between_two_ends() -> None:
+    x, y = torch.randn(2, 3), torch.randn(3)
+    for weight in (0, 0.3, 0.5, 1, 2.5):
+        assert_same(torch.lerp(x, y, weight), forms.lerp(x, y, weight), 1e-6)
 
 
 def test_integers_are_left_alone() -> None:
