@@ -52,6 +52,14 @@ def trunc_by_clamp(x: Tensor) -> Tensor:
     return torch.clamp(torch.floor(x), min=0.0) + torch.clamp(torch.ceil(x), max=0.0)
 
 
+@rewrite(aten.trunc.default, aten.fix.default, cost=3)
+def trunc_by_difference(x: Tensor) -> Tensor:
+    """For floats where there are no comparisons: of the two parts one is zero, and its sign is that of the result."""
+    if in_int8() or not x.is_floating_point():
+        raise Decline("it is for floats")
+    return torch.clamp(torch.ceil(x), max=0.0) - torch.clamp(-torch.floor(x), max=0.0)
+
+
 @rewrite(aten.frac.default)
 def frac(x: Tensor) -> Tensor:
     """``x - trunc(x)``."""
@@ -62,6 +70,12 @@ def frac(x: Tensor) -> Tensor:
 def frac_by_clamp(x: Tensor) -> Tensor:
     """The same for NPUs without comparisons."""
     return x - trunc_by_clamp(x)
+
+
+@rewrite(aten.frac.default, cost=3)
+def frac_by_difference(x: Tensor) -> Tensor:
+    """The same for floats where there are none."""
+    return x - trunc_by_difference(x)
 
 
 @rewrite(aten.fmod.Tensor)

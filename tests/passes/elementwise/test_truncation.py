@@ -4,7 +4,15 @@ import torch
 from hypothesis import given, settings
 
 from lowerfix.errors import Decline
-from lowerfix.passes.elementwise.truncation import fmod, fmod_by_number, frac, trunc, trunc_by_clamp
+from lowerfix.passes.elementwise.truncation import (
+    fmod,
+    fmod_by_number,
+    frac,
+    frac_by_difference,
+    trunc,
+    trunc_by_clamp,
+    trunc_by_difference,
+)
 from lowerfix.rewriting import computing_in_int8
 from lowerfix.testing import check_rewrite
 
@@ -76,3 +84,19 @@ def test_what_is_declined() -> None:
         fmod_by_number(torch.rand(3, dtype=torch.float64), 2.0)
     with pytest.raises(Decline, match="too large or too small"):
         fmod_by_number(torch.rand(3), 0.0)
+
+
+@pytest.mark.slow
+def test_xnnpack_takes_it_as_a_difference() -> None:
+    inputs = (torch.randn(12) * 5,)
+    trials = [(SPECIAL,)]
+    check_rewrite(lambda x: (x.trunc(), x.frac()), inputs, target="xnnpack", expect="truncation", lowered_inputs=trials)
+
+
+def test_the_difference_has_the_sign_of_a_zero_too() -> None:
+    for x in (SPECIAL, torch.linspace(-4, 4, 33)):
+        ours, theirs = trunc_by_difference(x), x.trunc()
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+        known = ~x.isnan()
+        assert torch.equal(torch.signbit(ours)[known], torch.signbit(theirs)[known])
+        torch.testing.assert_close(frac_by_difference(x), x.frac(), rtol=0, atol=0, equal_nan=True)
