@@ -1,0 +1,1 @@
+"""Recurrent layers: a state that goes from step to step."""
