@@ -7,7 +7,8 @@ stride, with or without a batch.
 tap and taken at every stride. Folding adds the rows where they came from: each is spread out by the stride, shifted,
 and added. The gaps are padding, nothing is multiplied, so infinity stays where it is.
 
-**Why the backend needs it.** Both are decomposed to int64 index arithmetic, and Arm's quantizer knows neither.
+**Why the backend needs it.** Both are decomposed to int64 index arithmetic, and Arm's quantizer knows neither; XNNPACK
+takes none of it, and ExecuTorch's runtime dies on what ``fold`` becomes.
 
 **What it leaves alone.** Symbolic sizes, and kernels of more than 256 taps.
 """
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lowerfix.errors import Decline
+from lowerfix.passes.shape._views import inserted, picked, removed, stacked
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -31,7 +33,7 @@ def im2col(x: Tensor, kernel_size: list[int], dilation: list[int], padding: list
     """The taps' slices, stacked behind the channels."""
     kernel, spreads, pads, steps = map(_pair, (kernel_size, dilation, padding, stride))
     _check(x, kernel)
-    images = x if x.dim() == 4 else x.unsqueeze(0)
+    images = x if x.dim() == 4 else inserted(x, 0)
     batch, channels, *sizes = images.shape
     counts = _counts(sizes, kernel, spreads, pads, steps)
     if any(pads):
@@ -43,8 +45,8 @@ def im2col(x: Tensor, kernel_size: list[int], dilation: list[int], padding: list
             first = tap * spreads[dim]
             part = aten.slice.Tensor(part, dim + 2, first, first + (counts[dim] - 1) * steps[dim] + 1, steps[dim])
         seen.append(part)
-    y = torch.stack(seen, 2).reshape(batch, channels * len(seen), counts[0] * counts[1])
-    return y if x.dim() == 4 else y.squeeze(0)
+    y = stacked(seen, 2).reshape(batch, channels * len(seen), counts[0] * counts[1])
+    return y if x.dim() == 4 else removed(y, 0)
 
 
 @rewrite(aten.col2im.default)
@@ -59,13 +61,13 @@ def col2im(
     """The rows spread out, shifted and added."""
     sizes, kernel, spreads, pads, steps = map(_pair, (output_size, kernel_size, dilation, padding, stride))
     _check(x, kernel)
-    columns = x if x.dim() == 3 else x.unsqueeze(0)
+    columns = x if x.dim() == 3 else inserted(x, 0)
     taps = _taps(kernel)
     counts = _counts(sizes, kernel, spreads, pads, steps)
     rows = columns.reshape(columns.shape[0], columns.shape[1] // len(taps), len(taps), counts[0], counts[1])
     total: Tensor | None = None
     for number, tap in enumerate(taps):
-        part = rows.select(2, number)
+        part = picked(rows, 2, number)
         amounts = []
         for dim in (0, 1):
             part = _spread(part, dim + 2, steps[dim])
@@ -78,7 +80,7 @@ def col2im(
         if pads[dim]:
             total = aten.slice.Tensor(total, dim + 2, pads[dim], pads[dim] + sizes[dim])
     y = total.contiguous()
-    return y if x.dim() == 3 else y.squeeze(0)
+    return y if x.dim() == 3 else removed(y, 0)
 
 
 def _pair(values: list[int]) -> list[int]:
@@ -107,7 +109,7 @@ def _spread(x: Tensor, dim: int, step: int) -> Tensor:
     """With ``step - 1`` zeros between the elements of a dimension."""
     if step == 1 or x.shape[dim] == 1:
         return x
-    wide = F.pad(x.unsqueeze(dim + 1), [*[0, 0] * (x.dim() - dim - 1), 0, step - 1])
+    wide = F.pad(inserted(x, dim + 1), [*[0, 0] * (x.dim() - dim - 1), 0, step - 1])
     shape = list(x.shape)
     shape[dim] *= step
     part: Tensor = aten.slice.Tensor(wide.reshape(shape), dim, 0, shape[dim] - step + 1)

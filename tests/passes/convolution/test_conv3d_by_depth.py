@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 import lowerfix
 from lowerfix.errors import Decline
-from lowerfix.passes.convolution.conv3d_by_depth import conv3d
+from lowerfix.passes.convolution.conv3d_by_depth import conv3d, conv3d_of_patches
 from lowerfix.testing import check_rewrite, export
 
 
@@ -17,6 +17,36 @@ def test_in_int8_on_ethos_u55() -> None:
         layer, (torch.randn(1, 3, 4, 5, 5),), target="ethos-u55", expect="conv3d-by-depth", tolerance=1e-4
     )
     assert checked.lowered.inner_quantize == 0
+
+
+class Volumes(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = torch.nn.Conv3d(3, 4, (2, 3, 3), stride=(2, 3, 3))
+        self.windows = torch.nn.Conv3d(3, 4, 2, padding=1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x = x.clamp(-8, 8)  # a sum in another order overflows elsewhere
+        return self.patches(x), self.windows(x)
+
+
+@pytest.mark.slow
+def test_whole_on_xnnpack_whose_runtime_has_no_kernel_for_it() -> None:
+    x = torch.randn(2, 3, 4, 6, 7)
+    check_rewrite(Volumes(), (x,), target="xnnpack", expect="conv3d-by-depth", tolerance=1e-4)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_patches_are_what_pytorch_does(data: st.DataObject) -> None:
+    kernel = data.draw(st.lists(st.integers(1, 3), min_size=3, max_size=3))
+    sizes = [size + data.draw(st.integers(0, 4)) for size in kernel]
+    x = torch.randn(*data.draw(st.sampled_from([(), (2,)])), 2, *sizes)
+    weight, bias = torch.randn(3, 2, *kernel), data.draw(st.sampled_from([None, torch.randn(3)]))
+    expected = torch.conv3d(x, weight, bias, kernel)
+    torch.testing.assert_close(conv3d_of_patches(x, weight, bias, kernel), expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(Decline, match="no patches"):
+        conv3d_of_patches(x, weight, bias, kernel, [1])
 
 
 @settings(max_examples=150, deadline=None)

@@ -28,6 +28,16 @@ def test_every_form_goes_whole() -> None:
     check_rewrite(forms, inputs, target="tosa-fp", expect="fold", tolerance=1e-6, lowered_inputs=lowered_inputs)
 
 
+@pytest.mark.slow
+def test_whole_on_xnnpack_where_stock_does_not_run() -> None:
+    def model(x: torch.Tensor, columns: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (F.unfold(x, (2, 3), padding=1, dilation=(1, 2)), F.fold(columns, (4, 4), 2))
+
+    inputs = (torch.randn(1, 2, 5, 5), torch.randn(1, 8, 9))
+    lowered_inputs = list(adversarial_inputs(inputs))[:4]
+    check_rewrite(model, inputs, target="xnnpack", expect="fold", tolerance=1e-6, lowered_inputs=lowered_inputs)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_it_is_what_pytorch_does(data: st.DataObject) -> None:
