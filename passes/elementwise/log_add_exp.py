@@ -15,6 +15,7 @@ import math
 import torch
 from torch import Tensor
 
+from lowerfix.errors import Decline
 from lowerfix.passes.elementwise._float32 import computed_in_float32, constant_like
 from lowerfix.passes.elementwise.log1p import log1p_by_log
 from lowerfix.rewriting import rewrite
@@ -27,6 +28,14 @@ RETIRE_WHEN = "Arm takes exp2 and isinf; neither is in its lists in ExecuTorch 1
 @rewrite(aten.logaddexp.default)
 def logaddexp(self: Tensor, other: Tensor) -> Tensor:
     """To base e."""
+    return _log_add_exp(self, other, 1.0)
+
+
+@rewrite(aten.logaddexp.default, wrong="what it makes of tensors of different ranks, or of none, is not valid TOSA")
+def logaddexp_of_ranks(self: Tensor, other: Tensor) -> Tensor:
+    """The same where ExecuTorch's form is taken and fails."""
+    if self.dim() == other.dim() and self.dim() > 0:
+        raise Decline("they have the same rank")
     return _log_add_exp(self, other, 1.0)
 
 

@@ -65,4 +65,5 @@ def _tensors(x: Tensor | float, y: Tensor | float) -> tuple[Tensor, Tensor]:
 
 
 def _unless_zero(x: Tensor, y: Tensor, neutral: float) -> Tensor:
-    return torch.where(torch.logical_and(x == 0, y == y), constant_like(y, neutral), y)
+    # Not by logical_and: Arm gives a comparison with a number one dimension where there is none.
+    return torch.where(x == 0, torch.where(y == y, constant_like(y, neutral), y), y)

@@ -57,7 +57,7 @@ class FoldConstants(Pass):
             readers = [user for user in node.users if user not in sources]
             if not readers:
                 continue
-            kept = any(user.op == "output" for user in readers) or (context.target.quantized and _is_number(node))
+            kept = any(user.op == "output" for user in readers) or _is_kept_number(node, context)
             if kept or not self._store(node, sources, values, program, context):
                 del sources[node]  # then what it reads is the last that can be folded
                 continue
@@ -123,9 +123,22 @@ def _is_op(node: Node) -> bool:
     return bool(node.op == "call_function")
 
 
-def _is_number(node: Node) -> bool:
-    """Whether it is a float number as a tensor: a quantizer knows it as ``full``, and not where it is stored."""
-    return node.target is torch.ops.aten.full.default and node.meta["val"].is_floating_point()
+def _is_kept_number(node: Node, context: Context) -> bool:
+    """Whether it is a float number as a tensor that has to stay a ``full``.
+
+    A quantizer does not know it where it is stored, and Arm gives what is stored without dimensions one dimension, which
+    is not valid TOSA where all that it meets has none.
+    """
+    value = node.meta["val"]
+    if node.target is not torch.ops.aten.full.default or not value.is_floating_point():
+        return False
+    alone = value.dim() == 0 and any(_rank(user) == 0 for user in node.users)
+    return context.target.quantized or alone
+
+
+def _rank(node: Node) -> int | None:
+    value = node.meta.get("val")
+    return value.dim() if isinstance(value, torch.Tensor) else None
 
 
 def _can_fold(node: Node, program: Program) -> bool:

@@ -1,9 +1,11 @@
 import hypothesis.strategies as st
+import pytest
 import torch
 from hypothesis import given, settings
 
+from lowerfix import lowering
 from lowerfix.passes.elementwise.log_add_exp import logaddexp, logaddexp2
-from lowerfix.testing import check_rewrite
+from lowerfix.testing import check_rewrite, export
 
 SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, 1e30, -100.0, 88.0])
 
@@ -18,6 +20,21 @@ def test_base_2_goes_whole() -> None:
         lowered_tolerance=1e-6,
         lowered_inputs=[(SPECIAL[:, None], SPECIAL[None, :])],
     )
+
+
+def test_without_dimensions_it_is_valid_tosa() -> None:
+    check_rewrite(
+        torch.logaddexp, (torch.tensor(0.5), torch.tensor(-1.5)), target="tosa-fp", expect="log-add-exp", tolerance=1e-6
+    )
+
+
+def test_stock_lowering_without_dimensions_is_not_valid_tosa() -> None:
+    """When this fails, upstream is right, and ``logaddexp_of_ranks`` can go."""
+    inputs = (torch.tensor(0.5), torch.tensor(-1.5))
+    lowered = lowering.lower(export(torch.logaddexp, inputs), "tosa-fp", compile=False)
+    assert not lowered.cpu_ops
+    with pytest.raises(Exception, match="Invalid TOSA graph"):
+        lowering.execute(lowered, inputs)
 
 
 @settings(max_examples=200, deadline=None)
