@@ -50,10 +50,9 @@ def rsub(self: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
 @rewrite(aten.mul.Tensor, aten.mul.Scalar)
 def mul(self: Tensor | float, other: Tensor | float) -> Tensor:
     """By a number."""
-    if not isinstance(self, Tensor) and isinstance(other, Tensor):
-        self, other = other, self
-    _check(self, other)
-    return self * _number(other)
+    x, number = (self, other) if isinstance(self, Tensor) else (other, self)
+    _check(x, number)
+    return torch.mul(x, _number(number))
 
 
 @rewrite(aten.div.Tensor, aten.div.Scalar)
@@ -62,7 +61,7 @@ def div(self: Tensor | float, other: Tensor | float) -> Tensor:
     if not isinstance(self, Tensor):
         return torch.div(_first(self, other), other)
     _check(self, other)
-    return self / _number(other)
+    return torch.div(self, _number(other))
 
 
 @rewrite(aten.addcmul.default)
@@ -112,7 +111,7 @@ def _times(x: Tensor | float, factor: float) -> Tensor | float:
     return float(x) * float(factor)
 
 
-def _number(x: Tensor | float) -> Tensor | float:
+def _number(x: Tensor | float) -> float:
     if isinstance(x, Tensor):
         raise Decline("there is no number in it")
     return float(x)
