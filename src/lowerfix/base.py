@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.fx.passes.infra.pass_base import PassResult
 from typing_extensions import Self
 
@@ -66,6 +67,8 @@ class Context:
                     self.traces[key] = trace(rewrite, match)
             except Decline as decline:
                 self.traces[key] = decline
+            except GuardOnDataDependentSymNode as error:
+                self.traces[key] = Decline(f"the rewrite would ask for {error.cond}, of a size that depends on data")
         known = self.traces[key]
         if isinstance(known, Decline):
             raise known

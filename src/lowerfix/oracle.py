@@ -484,7 +484,7 @@ def missing_kernel(op: Any) -> str:
         return ""
     try:
         schema = (op.to_out_variant() if hasattr(op, "to_out_variant") else to_out_variant(op)[0])._schema
-    except RuntimeError:
+    except (RuntimeError, AttributeError):  # the latter for conv2d.padding, whose arguments it cannot read
         return f"{plain.name()}, which has no out variant"
     name = f"{schema.name}.{schema.overload_name}" if schema.overload_name else str(schema.name)
     return "" if name in set(_get_operator_names()) else name

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from lowerfix.errors import Decline, LowerfixError
@@ -451,6 +452,8 @@ def _guard(error: BaseException | None) -> str:
     while error is not None:
         if type(error).__name__ == "_ShapeEnvGuardError":
             return str(error).rpartition("frozen: ")[2]
+        if isinstance(error, GuardOnDataDependentSymNode):
+            return str(error.cond)
         error = error.__cause__ or error.__context__
     return ""
 
