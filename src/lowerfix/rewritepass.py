@@ -327,8 +327,14 @@ def _make_question(match: Match, replacement: Trace | None, program: Program) ->
 
     def placeholder(node: Node, kind: str) -> Node:
         if node not in mapping:
-            mapping[node] = graph.placeholder(f"argument_{len(mapping)}")
-            mapping[node].meta = {"val": node.meta["val"], "kind": kind}
+            given = mapping[node] = graph.placeholder(f"argument_{len(mapping)}")
+            given.meta = {"val": node.meta["val"], "kind": kind}
+            order = _permuted(node) if kind == "input" else None
+            if order is not None:
+                given.meta["val"] = node.meta["val"].permute(order)
+                back = [order.index(dim) for dim in range(len(order))]
+                mapping[node] = graph.call_function(torch.ops.aten.permute.default, (given, back))
+                mapping[node].meta = {"val": node.meta["val"]}
         return mapping[node]
 
     def copied(node: Node, origin: Node | None = None) -> Node:
@@ -370,6 +376,21 @@ def _make_question(match: Match, replacement: Trace | None, program: Program) ->
     graph.eliminate_dead_code()
     constraints = getattr(program.source, "range_constraints", {})
     return Question(graph, dict(constraints))
+
+
+def _permuted(node: Node) -> list[int] | None:
+    """The order of the dimensions in memory, where a computed tensor has another than its own; else None.
+
+    Edge ops copy what they permute, so that such a tensor is contiguous once it is lowered; a placeholder would not be.
+    """
+    value = node.meta["val"]
+    if node.op != "call_function" or not isinstance(value, torch.Tensor) or is_quantization_op(node.target):
+        return None
+    if value.dim() != 3 or any(isinstance(size, torch.SymInt) for size in (*value.shape, *value.stride())):
+        return None  # four dimensions may be of images with their channels last, which stay so
+    order = sorted(range(value.dim()), key=value.stride().__getitem__, reverse=True)
+    moved = order != list(range(value.dim())) and not value.is_contiguous()
+    return order if moved and value.permute(order).is_contiguous() else None
 
 
 def _representative(args: tuple[Any, ...], scales: dict[Any, float]) -> tuple[Any, ...]:
