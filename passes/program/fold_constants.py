@@ -126,7 +126,7 @@ def _is_op(node: Node) -> bool:
 def _is_kept_number(node: Node, context: Context) -> bool:
     """Whether it is a float number as a tensor that has to stay a ``full``.
 
-    A quantizer does not know it where it is stored, and Arm gives what is stored without dimensions one dimension, which
+    A quantizer does not know it where it is stored, and Arm gives what is stored without dimensions one dimension. That
     is not valid TOSA where all that it meets has none.
     """
     value = node.meta["val"]
