@@ -41,9 +41,9 @@ class ConvMish(nn.Module):
 @pytest.mark.parametrize("name", ["tosa-fp", "vgf", "ethos-u85", "xnnpack"])
 def test_class_and_attributes_are_kept(name: str) -> None:
     target = targets.get(name)
-    for original, wrap, hook in (
-        (target.partitioner(), lowerfix.wrap_partitioner, "transform_for_pre_decomposition"),
-        (target.quantizer(), lowerfix.wrap_quantizer, "transform_for_annotation"),
+    for original, wrap, hooks in (
+        (target.partitioner(), lowerfix.wrap_partitioner, ["transform_for_pre_decomposition", "partition"]),
+        (target.quantizer(), lowerfix.wrap_quantizer, ["transform_for_annotation"]),
     ):
         attributes = dict(vars(original))
         wrapped = wrap(original, target=name)
@@ -51,7 +51,7 @@ def test_class_and_attributes_are_kept(name: str) -> None:
         assert wrapped is not original
         assert vars(original) == attributes
         ours = dict(vars(wrapped))
-        assert callable(ours.pop(hook))
+        assert all(callable(ours.pop(hook)) for hook in hooks)
         assert ours == attributes
 
 
@@ -141,6 +141,7 @@ def test_what_stays_on_the_cpu_is_reported_with_the_backends_reason() -> None:
     [finding] = report.of("left on the CPU")
     assert finding.op == "aten.lgamma.default"
     assert "Not included" in finding.reason
+    assert "were every aten.lgamma.default taken, there would be 1 fewer of 2" in finding.reason
     assert __file__ in finding.source
     assert "partition" not in vars(plain)
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from lowerfix import targets
 from lowerfix.api import apply, chosen
 from lowerfix.errors import LowerfixError
 from lowerfix.oracle import computes, readable
-from lowerfix.partitioning import fast
+from lowerfix.partitioning import Plan, fast, plan
 from lowerfix.pipeline import Pipeline
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.source import op_name, source_line
@@ -74,7 +74,8 @@ def wrap_partitioner(
     The copy has the class and the attributes of ``partitioner``, which is not changed.
     ``to_edge_transform_and_lower`` calls its ``transform_for_pre_decomposition``; that is where the rewrites are done.
     Its ``partition`` takes time linear in the size of the graph and finds the same (:mod:`lowerfix.partitioning`).
-    Where a report is given, what ``partition`` then leaves on the CPU is added to it, with the backend's reason.
+    Where a report is given, what ``partition`` then leaves on the CPU is added to it, with the backend's reason, and what
+    that costs in delegates.
 
     Args:
         partitioner: for example a ``VgfPartitioner``.
@@ -113,13 +114,25 @@ def _partition(
                 return original(program)
         with fast(groups=groups), target.rejections() as reasons:
             result = original(program)
+        cost = plan(program.graph, lambda node: node.op == "call_function" and "delegation_tag" in node.meta)
         for node in program.graph.nodes:
             if node.op == "call_function" and "delegation_tag" not in node.meta and computes(node):
-                reason = readable(reasons.get(node.name, target.unexplained))
+                reason = readable(reasons.get(node.name, target.unexplained)) + _splits(node, cost)
                 report.add(Finding("", node.name, op_name(node.target), Outcome.LEFT, reason, source_line(node)))
         return result
 
     return partition
+
+
+def _splits(node: Node, cost: Plan) -> str:
+    """What a node that is left on the CPU costs in delegates; empty where it costs none."""
+    if node not in cost.to_fix:
+        return ""
+    op = op_name(node.target)
+    fewer = cost.costs.get(op)
+    if fewer is None:
+        return f"; it is one of {len(cost.to_fix)} ops that stand between delegates"
+    return f"; it stands between delegates: were every {op} taken, there would be {fewer} fewer of {cost.delegates}"
 
 
 def _hook(owner: Any, name: str, kind: str) -> Any:
