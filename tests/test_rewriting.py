@@ -600,6 +600,21 @@ def test_a_rewrite_that_holds_an_index_in_float_is_not_for_targets_that_quantize
         assert [r.function for r in Two()._serving(node, context)] == functions  # type: ignore[arg-type]
 
 
+def test_a_module_may_be_for_one_target() -> None:
+    from lowerfix.passes.elementwise.whole_powers import ON
+
+    class Reciprocal(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.reciprocal()
+
+    program = torch.export.export(Reciprocal(), (torch.ones(2),))
+    [cls] = registry.serving(aten.reciprocal.default)
+    for name, count in (("xnnpack", 1), ("vgf", 0)):
+        context = SimpleNamespace(target=targets.get(name))
+        assert len(list(cls.matches(Program(program), context))) == count  # type: ignore[arg-type]
+    assert ON == "xnnpack"
+
+
 def test_a_rewrite_for_one_target_is_for_that_alone() -> None:
     class Two(RewritePass):
         rewrites = (Rewrite(torch.sin, (aten.mish.default,)), Rewrite(torch.cos, (aten.mish.default,), on="vgf"))

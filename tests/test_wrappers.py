@@ -138,7 +138,9 @@ def test_what_stays_on_the_cpu_is_reported_with_the_backends_reason() -> None:
     program = torch.export.export(Gamma(), (torch.randn(4),))
     lowered = lowering.lower(program, "tosa-fp", compile=False, partitioner=partitioner)
     assert lowered.cpu_ops == {"lgamma": 1}
-    [finding] = report.of("left on the CPU")
+    dead, finding = report.of("left on the CPU")
+    assert dead.pass_id == "no-kernel"
+    assert "no kernel for aten::lgamma.out" in dead.reason
     assert finding.op == "aten.lgamma.default"
     assert "Not included" in finding.reason
     assert "were every aten.lgamma.default taken, there would be 1 fewer of 2" in finding.reason

@@ -26,6 +26,7 @@ from lowerfix.program import Program, Stage, mutated_arguments
 from lowerfix.report import Outcome
 from lowerfix.retyping import computes_alike, first_refusal, is_cast, produces, retype
 from lowerfix.source import describe, op_name
+from lowerfix.targets import Target
 
 _AT_MOST_FLOAT32 = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -59,7 +60,7 @@ class Float64ToFloat32(Pass):
         retype(program, nodes, torch.float64, torch.float32, self.id)
         return True
 
-    def wants_functional(self, node: Node) -> bool:
+    def wants_functional(self, node: Node, target: Target) -> bool:
         return bool(mutated_arguments(node)) and produces(node, torch.float64)
 
     def tell(self, program: Program, context: Context) -> None:

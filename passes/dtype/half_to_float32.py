@@ -27,6 +27,7 @@ from lowerfix.program import Program, Stage, mutated_arguments
 from lowerfix.report import Outcome
 from lowerfix.retyping import computes_alike, first_refusal, is_cast, produces, retype
 from lowerfix.source import op_name
+from lowerfix.targets import Target
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Bfloat16ToFloat32(Pass):
         retype(program, set(nodes), self.dtype, torch.float32, self.id)
         return True
 
-    def wants_functional(self, node: Node) -> bool:
+    def wants_functional(self, node: Node, target: Target) -> bool:
         return bool(mutated_arguments(node)) and produces(node, self.dtype)
 
     def tell(self, program: Program, context: Context) -> None:

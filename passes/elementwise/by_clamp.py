@@ -23,6 +23,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes comparisons and where; ExecuTorch 1.5.1's has no Booleans"
 
 

@@ -21,6 +21,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "to_edge makes a float constant of a number that meets a float; that of ExecuTorch 1.5.1 casts it"
 
 

@@ -21,10 +21,11 @@ from lowerfix.rewriting import in_int8, rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK's partitioner asks for the form of GELU; that of ExecuTorch 1.5.1 takes both for the exact one"
 
 
-@rewrite(aten.gelu.default, wrong="its GELU is the exact form, whichever is asked for", on="xnnpack")
+@rewrite(aten.gelu.default, wrong="its GELU is the exact form, whichever is asked for")
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """``x * sigmoid(2 * z)``."""
     if approximate != "tanh":

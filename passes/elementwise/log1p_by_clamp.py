@@ -19,6 +19,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes log1p; ExecuTorch 1.5.1's does not"
 
 NEARLY_ONE = 1.0 - 2.0**-24

@@ -18,6 +18,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK's lowering takes PReLU of any rank; that of ExecuTorch 1.5.1 takes images"
 
 

@@ -18,6 +18,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes pow and reciprocal; ExecuTorch 1.5.1's takes squares"
 
 HIGHEST = 8

@@ -26,6 +26,7 @@ from lowerfix.rewriting import constant, rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes scaled_dot_product_attention whole; ExecuTorch 1.5.1's takes its products only"
 
 LARGEST = torch.finfo(torch.float32).max

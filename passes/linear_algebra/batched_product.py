@@ -24,6 +24,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes mm, addmm and linear of computed matrices, and expand; ExecuTorch 1.5.1 does not"
 
 

@@ -25,10 +25,11 @@ from lowerfix.rewriting import rewrite, stored
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes matmul with a stored factor, and addmm with all its arguments; ExecuTorch 1.5.1 does not"
 
 
-@rewrite(aten.matmul.default, aten.mm.default, aten.mv.default, cost=0.5, on="xnnpack")
+@rewrite(aten.matmul.default, aten.mm.default, aten.mv.default, cost=0.5)
 def matmul(x: Tensor, y: Tensor) -> Tensor:
     """One of the two is the weight."""
     _check(x, y)
@@ -39,8 +40,8 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
     raise Decline("neither factor is a stored vector or matrix")
 
 
-@rewrite(aten.addmm.default, aten.addmv.default, cost=0.5, on="xnnpack")
-@rewrite(aten.addmm.default, wrong="it ignores alpha and beta, and takes a matrix for a bias", on="xnnpack")
+@rewrite(aten.addmm.default, aten.addmv.default, cost=0.5)
+@rewrite(aten.addmm.default, wrong="it ignores alpha and beta, and takes a matrix for a bias")
 def addmm(x: Tensor, one: Tensor, other: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """The product, and all else afterwards."""
     _check(x, one, other)
@@ -54,7 +55,7 @@ def addmm(x: Tensor, one: Tensor, other: Tensor, *, beta: float = 1, alpha: floa
     return (x if beta == 1 else x * float(beta)) + product
 
 
-@rewrite(aten.linear.default, wrong="the runtime dies on a weight that is a vector", on="xnnpack")
+@rewrite(aten.linear.default, wrong="the runtime dies on a weight that is a vector")
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """With a weight of one row."""
     _check(x)

@@ -33,6 +33,7 @@ from lowerfix.passes.masks._propagation import insert
 from lowerfix.passes.masks._sites import Site, sites, works_in_place_beside_a_site
 from lowerfix.program import Program, Stage
 from lowerfix.report import Outcome
+from lowerfix.targets import Target
 
 
 @dataclass
@@ -45,7 +46,7 @@ class MaskedRows(Pass):
     cleans_up: ClassVar[bool] = True
     retire_when: ClassVar[str] = "backends take tensors of a size that depends on data"
 
-    def wants_functional(self, node: Node) -> bool:
+    def wants_functional(self, node: Node, target: Target) -> bool:
         return works_in_place_beside_a_site(node)
 
     def run(self, program: Program, context: Context) -> bool:

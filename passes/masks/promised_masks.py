@@ -44,6 +44,7 @@ from lowerfix.passes.masks._sites import MARK, NUMBERS, Site, depending, mask_of
 from lowerfix.passes.masks._uniform import Number, follow, root
 from lowerfix.program import Program, Stage, mutated_arguments
 from lowerfix.report import Outcome
+from lowerfix.targets import Target
 
 aten = torch.ops.aten
 
@@ -71,7 +72,7 @@ class PromisedMasks(Pass):
     promises: Mapping[str, Any] = field(default_factory=dict)
     guard: str | None = None
 
-    def wants_functional(self, node: Node) -> bool:
+    def wants_functional(self, node: Node, target: Target) -> bool:
         return bool(mutated_arguments(node)) and any(MARK in n.meta.get("custom", {}) for n in node.graph.nodes)
 
     def run(self, program: Program, context: Context) -> bool:

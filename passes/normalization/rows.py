@@ -23,6 +23,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes layer_norm, group_norm and rms_norm; ExecuTorch 1.5.1's does not"
 
 

@@ -43,14 +43,14 @@ class Decompose(RewritePass):
     stages: ClassVar[frozenset[Stage]] = frozenset({Stage.FLOAT})
     retire_when: ClassVar[str] = "quantizers annotate what to_edge makes of an op; those of ExecuTorch 1.5.1 know names"
 
-    def matches(self, program: Program) -> Iterator[Node]:
+    def matches(self, program: Program, context: Context) -> Iterator[Node]:
         called = (node for node in program.graph.nodes if node.op == "call_function")
         return (node for node in called if _definition(node.target) and not depends_on_data(node))
 
     def questions(self, program: Program, context: Context) -> list[Question]:
         """Whether the ops are taken as they are. More is asked when the other passes have run."""
         questions = []
-        for node in self.matches(program):
+        for node in self.matches(program, context):
             with suppress(Decline):
                 questions.append(question(Match.of(node, program), None, program, context))
         return questions

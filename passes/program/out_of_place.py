@@ -45,7 +45,12 @@ class OutOfPlace(Pass):
                 changed = True
                 continue
             functional = functional_form(node)
-            if functional is None or not registry.serving(functional):
+            name = context.target.name
+            if functional is None or not any(
+                rewrite.is_for(name) and functional in rewrite.targets
+                for p in registry.serving(functional)
+                for rewrite in p.rewrites
+            ):
                 continue
             arguments = mutated_arguments(node)
             if len(arguments) == 1 and list(arguments[0].users) == [node] and _is_fresh(arguments[0]):

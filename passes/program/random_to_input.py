@@ -31,6 +31,7 @@ from lowerfix.errors import Decline
 from lowerfix.program import Program, draws_random, mutated_arguments
 from lowerfix.report import Outcome
 from lowerfix.rewriting import Argument, Match, Rewrite, splice, trace
+from lowerfix.targets import Target
 
 UNIFORM = "uniform in [0, 1), as torch.rand draws it"
 NORMAL = "standard normal, as torch.randn draws it"
@@ -73,7 +74,7 @@ class RandomToInput(Pass):
         for node in filter(draws_random, program.graph.nodes):
             self.offer(node, _problem(context), context)
 
-    def wants_functional(self, node: Node) -> bool:
+    def wants_functional(self, node: Node, target: Target) -> bool:
         return draws_random(node) and bool(mutated_arguments(node))
 
     def _hoist(self, node: Node, program: Program, context: Context) -> None:

@@ -19,6 +19,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes logsumexp; ExecuTorch 1.5.1's does not"
 
 

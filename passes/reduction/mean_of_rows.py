@@ -20,6 +20,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes mean and sum over any dimensions; ExecuTorch 1.5.1's takes one form of mean"
 
 

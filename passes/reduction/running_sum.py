@@ -22,6 +22,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes cumsum; ExecuTorch 1.5.1's does not"
 
 LONGEST = 4096

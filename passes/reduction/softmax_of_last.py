@@ -17,6 +17,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes softmax over any dimension; ExecuTorch 1.5.1's takes the last one"
 
 

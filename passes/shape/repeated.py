@@ -20,6 +20,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes expand and repeat; ExecuTorch 1.5.1's does not"
 
 

@@ -21,6 +21,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes slices with a step, and flip; ExecuTorch 1.5.1's does not"
 
 MOST = 64

@@ -18,6 +18,7 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
+ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes unsqueeze, squeeze and select in every form; ExecuTorch 1.5.1's does not"
 
 

@@ -140,8 +140,8 @@ class Pass(ABC):
         """
         return []
 
-    def wants_functional(self, node: Node) -> bool:
-        """Whether this pass serves the functional form of a node that works in place."""
+    def wants_functional(self, node: Node, target: Target) -> bool:
+        """Whether this pass serves, for a target, the functional form of a node that works in place."""
         return False
 
     def tell(self, program: Program, context: Context) -> None:

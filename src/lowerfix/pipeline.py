@@ -19,6 +19,7 @@ from lowerfix.oracle import Oracle, Question
 from lowerfix.program import Program, Stage, is_view, mutated_arguments, stage_of
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.rewritepass import RewritePass
+from lowerfix.source import op_name, source_line
 from lowerfix.targets import Target
 
 ROUNDS = 10
@@ -164,17 +165,20 @@ class Pipeline:
             if not any(stage in p.stages for p in self._passes):
                 return program, False
         result, modified, declines = self._settled(program, target, report)
-        if isinstance(result, ExportedProgram) and any(map(self._needs_functional_form, result.graph.nodes)):
+        if isinstance(result, ExportedProgram):
+            in_place = [node for node in result.graph.nodes if self._needs_functional_form(node, target)]
             # It makes the in-place ops functional and decomposes nothing; done only where it is needed.
-            result, _, declines = self._settled(result.run_decompositions({}), target, report)
-            modified = True
+            functional = _functional(result, in_place, declines) if in_place else None
+            if functional is not None:
+                result, _, declines = self._settled(functional, target, report)
+                modified = True
         report.extend(declines)
         return result, modified
 
-    def _needs_functional_form(self, node: Node) -> bool:
+    def _needs_functional_form(self, node: Node, target: Target) -> bool:
         """Whether a node works in place, through a view or on what one of the passes serves in functional form."""
         return any(is_view(argument) for argument in mutated_arguments(node)) or any(
-            p.wants_functional(node) for p in self._passes
+            p.wants_functional(node, target) for p in self._passes
         )
 
     def _settled(
@@ -310,6 +314,18 @@ def oracle_for(target: Target, stage: Stage) -> Oracle:
 
     oracle = Oracle(target, target.quantized and stage is Stage.FLOAT, clean_up, _fingerprint(passes))
     return oracle
+
+
+def _functional(program: ExportedProgram, in_place: list[Node], declines: list[Finding]) -> ExportedProgram | None:
+    """The program with its in-place ops in functional form; None, and a finding, where PyTorch cannot give it one."""
+    try:
+        functional: ExportedProgram = program.run_decompositions({})
+    except Exception as error:
+        reason = f"PyTorch fails to make its functional form: {type(error).__name__}: {error}".splitlines()[0]
+        for node in in_place:
+            declines.append(Finding("", node.name, op_name(node.target), Outcome.DECLINED, reason, source_line(node)))
+        return None
+    return functional
 
 
 def _fingerprint(passes: Iterable[Pass]) -> str:

@@ -16,6 +16,7 @@ from lowerfix.ranges import Ranges
 from lowerfix.report import Outcome
 from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, describe_value, functional_form, splice
 from lowerfix.source import op_name
+from lowerfix.targets import Target
 
 _DEEPEST = 4
 """How many rewrites may serve what another rewrite made, one within the other."""
@@ -29,20 +30,20 @@ class RewritePass(Pass):
 
     rewrites: ClassVar[tuple[Rewrite, ...]] = ()
 
-    def matches(self, program: Program) -> Iterator[Node]:
+    def matches(self, program: Program, context: Context) -> Iterator[Node]:
         """The nodes of the program whose op one of the rewrites serves, but for those that this pass has made.
 
         Nor those of a size that depends on data: no backend takes them, and the passes of ``masks`` report them all.
         """
-        targets = dict.fromkeys(target for rewrite in self.rewrites for target in rewrite.targets)
-        for target in targets:
+        mine = [rewrite for rewrite in self.rewrites if rewrite.is_for(context.target.name)]
+        for target in dict.fromkeys(target for rewrite in mine for target in rewrite.targets):
             for node in program.graph.find_nodes(op="call_function", target=target):
                 if node.meta.get("custom", {}).get("lowerfix") != self.id and not depends_on_data(node):
                     yield node
 
     def questions(self, program: Program, context: Context) -> list[Question]:
         questions = []
-        for node in self.matches(program):
+        for node in self.matches(program, context):
             try:
                 questions += self.next_questions(Match.of(node, program), program, context)
             except Decline:
@@ -76,7 +77,7 @@ class RewritePass(Pass):
 
     def run(self, program: Program, context: Context) -> bool:
         changed = False
-        for node in list(self.matches(program)):
+        for node in list(self.matches(program, context)):
             if _is_quantized(node, program, context):
                 continue
             try:
@@ -98,12 +99,12 @@ class RewritePass(Pass):
         """Report why a node that the backend refuses stays as it is."""
         context.find(self.id, node, Outcome.DECLINED, reason)
 
-    def wants_functional(self, node: Node) -> bool:
+    def wants_functional(self, node: Node, target: Target) -> bool:
         functional = functional_form(node)
-        return functional is not None and any(functional in rewrite.targets for rewrite in self.rewrites)
+        return functional is not None and any(functional in r.targets and r.is_for(target.name) for r in self.rewrites)
 
     def tell(self, program: Program, context: Context) -> None:
-        for node in self.matches(program):
+        for node in self.matches(program, context):
             try:
                 replacement, reason = self._choose(Match.of(node, program), program, context)
             except Decline:
@@ -113,7 +114,7 @@ class RewritePass(Pass):
 
     def _serving(self, node: Node, context: Context) -> list[Rewrite]:
         target = context.target
-        rewrites = [r for r in self.rewrites if r.on in ("", target.name.partition("+")[0])]
+        rewrites = [r for r in self.rewrites if r.is_for(target.name)]
         return [r for r in rewrites if node.target in r.targets and not (target.quantized and r.float_only)]
 
     def _trace(self, rewrite: Rewrite, match: Match, context: Context) -> Trace:

@@ -56,6 +56,10 @@ class Rewrite:
     float_only: bool = False
     on: str = ""
 
+    def is_for(self, target: str) -> bool:
+        """Whether it is for a target of this name; what follows a plus sign in it says nothing about that."""
+        return self.on in ("", target.partition("+")[0])
+
     @property
     def module(self) -> str:
         return self.function.__module__
@@ -80,7 +84,8 @@ def rewrite(
             function declines for arguments that are computed rightly, and has a test that fails once upstream is right.
         float_only: it is not used for targets that quantize, for it holds numbers in float, such as an index, that int8
             would round.
-        on: the name of the one target that it is for, where it is about what that backend alone does.
+        on: the name of the one target that it is for, where it is about what that backend alone does; that of the
+            module's ``ON`` where it is left out.
 
     The function gets the op's own arguments. It may look at shapes and dtypes, at the values of small constants through
     :func:`constant`, and at what is known of computed integers through :func:`bounds`; it raises
@@ -100,7 +105,8 @@ def rewrite(
             )
 
     def declare(function: Function) -> Function:
-        _declared.append(Rewrite(function, targets, cost, wrong, float_only=float_only, on=on))
+        here = on or getattr(function, "__globals__", {}).get("ON", "")
+        _declared.append(Rewrite(function, targets, cost, wrong, float_only=float_only, on=here))
         return function
 
     return declare

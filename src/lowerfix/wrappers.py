@@ -74,8 +74,8 @@ def wrap_partitioner(
     The copy has the class and the attributes of ``partitioner``, which is not changed.
     ``to_edge_transform_and_lower`` calls its ``transform_for_pre_decomposition``; that is where the rewrites are done.
     Its ``partition`` takes time linear in the size of the graph and finds the same (:mod:`lowerfix.partitioning`).
-    Where a report is given, what ``partition`` then leaves on the CPU is added to it, with the backend's reason, and what
-    that costs in delegates.
+    Where a report is given, what ``partition`` then leaves on the CPU is added to it, with the backend's reason and
+    what that costs in delegates.
 
     Args:
         partitioner: for example a ``VgfPartitioner``.
