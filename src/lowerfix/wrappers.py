@@ -98,7 +98,8 @@ def wrap_partitioner(
 
     wrapped = copy.copy(partitioner)
     wrapped.transform_for_pre_decomposition = transform_for_pre_decomposition  # type: ignore[attr-defined]
-    wrapped.partition = _partition(wrapped, target, report, groups)  # type: ignore[attr-defined]
+    if callable(getattr(partitioner, "partition", None)):
+        wrapped.partition = _partition(wrapped, target, report, groups)  # type: ignore[attr-defined]
     return wrapped
 
 
