@@ -148,6 +148,22 @@ def test_what_stays_on_the_cpu_is_reported_with_the_backends_reason() -> None:
     assert "partition" not in vars(plain)
 
 
+def test_random_numbers_without_a_kernel_are_refused_with_their_line() -> None:
+    class Noisy(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + torch.rand_like(x)
+
+    program = torch.export.export(Noisy(), (X,))
+    partitioner: Any = lowerfix.wrap_partitioner(targets.get("xnnpack").partitioner(), target="xnnpack")
+    with pytest.raises(LowerfixError, match=r"test_wrappers.py.*random numbers.*random-to-input") as caught:
+        partitioner.transform_for_pre_decomposition(program)
+    assert "no-kernel" in str(caught.value)
+    lenient: Any = lowerfix.wrap_partitioner(targets.get("xnnpack").partitioner(), target="xnnpack", skip="no-kernel")
+    assert aten.rand_like.default in [
+        node.target for node in lenient.transform_for_pre_decomposition(program).graph.nodes
+    ]
+
+
 def test_an_option_that_does_not_exist_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match="skp"):
         lowerfix.wrap_partitioner(targets.get("tosa-fp").partitioner(), target="tosa-fp", skp="mish")  # type: ignore[call-arg]

@@ -192,17 +192,31 @@ class RewritePass(Pass):
 
 
 def _is_quantized(node: Node, program: Program, context: Context) -> bool:
-    """Whether the quantizer has noted that it quantized an op, and the op lies between dequantize and quantize ops.
+    """Whether an op is computed in integers: it lies between dequantize and quantize ops.
 
-    What would replace it has none of these inside, so it stays.
+    What would replace it has none of these inside, so it stays. Where the target takes floats too, the quantizer notes
+    nothing; then an op whose weight is a quantized one is meant too, whether its result is quantized or not, and one
+    whose activation is quantized with it.
     """
-    if not context.target.quantized or program.stage is not Stage.QUANTIZED or not node.users:
+    if program.stage is not Stage.QUANTIZED or not node.users:
         return False
+    floats = [n for n in node.all_input_nodes if getattr(n.meta.get("val"), "dtype", torch.int8).is_floating_point]
+    if not context.target.quantized:
+        read = [source for source in floats if is_quantization_op(source.target)]
+        if any(program.tensor(source.all_input_nodes[0]) is not None for source in read):
+            return True
+        users = [
+            user for other in node.users for user in (other.users if op_name(other.target) in _ACTIVATIONS else [other])
+        ]
+        return len(read) == len(floats) > 0 and all(is_quantization_op(user.target) for user in users)
     notes = [note for note in node.meta.get("custom", {}).values() if isinstance(note, Mapping)]
     if not any(note.get("quantized") for note in notes):
         return False
-    floats = [n for n in node.all_input_nodes if getattr(n.meta.get("val"), "dtype", torch.int8).is_floating_point]
     return bool(floats) and all(is_quantization_op(other.target) for other in (*floats, *node.users))
+
+
+_ACTIVATIONS = ("aten.relu.default", "aten.relu_.default", "aten.hardtanh.default", "aten.relu6.default",
+                "aten.clamp.default")  # fmt: skip
 
 
 def _is_float(match: Match) -> bool:

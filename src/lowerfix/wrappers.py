@@ -10,11 +10,12 @@ from torch.fx import GraphModule, Node
 from lowerfix import targets
 from lowerfix.api import apply, chosen
 from lowerfix.errors import LowerfixError
-from lowerfix.oracle import computes, readable
+from lowerfix.oracle import computes, missing_kernel, readable
 from lowerfix.partitioning import Plan, fast, plan
 from lowerfix.pipeline import Pipeline
+from lowerfix.program import draws_random
 from lowerfix.report import Finding, Outcome, Report
-from lowerfix.source import op_name, source_line
+from lowerfix.source import describe, op_name, source_line
 from lowerfix.targets import Target
 
 Wrapped = TypeVar("Wrapped")
@@ -86,14 +87,18 @@ def wrap_partitioner(
 
     Raises:
         LowerfixError: for an unknown target or pass, or an object without ``transform_for_pre_decomposition``
-            (executorch before 1.5).
+            (executorch before 1.5). The copy raises it for a program that draws random numbers for which ExecuTorch's
+            runtime has no kernel, unless the pass ``no-kernel`` is left out.
     """
     target = targets.get(target)
     passes = chosen(pipeline, skip, only, allow)
     original = _hook(partitioner, "transform_for_pre_decomposition", "a partitioner of executorch 1.5 or later")
 
     def transform_for_pre_decomposition(program: ExportedProgram) -> ExportedProgram:
-        result: ExportedProgram = original(apply(program, target=target, report=report, pipeline=passes))
+        rewritten = apply(program, target=target, report=report, pipeline=passes)
+        if "no-kernel" in passes.ids:
+            _refuse_random(rewritten)
+        result: ExportedProgram = original(rewritten)
         return result
 
     wrapped = copy.copy(partitioner)
@@ -101,6 +106,17 @@ def wrap_partitioner(
     if callable(getattr(partitioner, "partition", None)):
         wrapped.partition = _partition(wrapped, target, report, groups)  # type: ignore[attr-defined]
     return wrapped
+
+
+def _refuse_random(program: ExportedProgram) -> None:
+    """Raise for what would die later, in ``to_edge`` or on the device, with an error that names no line."""
+    for node in program.graph.nodes:
+        if draws_random(node) and missing_kernel(node.target):
+            raise LowerfixError(
+                f"{describe(node)} draws random numbers, for which ExecuTorch's runtime has no kernel. "
+                'allow="random-to-input" makes them an input of the program; skip="no-kernel" lowers it as it is, '
+                "for a runtime of your own that has one"
+            )
 
 
 def _partition(
