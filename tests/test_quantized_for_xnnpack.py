@@ -1,4 +1,4 @@
-"""What XNNPACK's quantizer quantized stays as it is: rewritten in pieces it would be computed in floats, or not at all."""
+"""What XNNPACK's quantizer took stays as it is: in pieces it would be computed in floats, or not at all."""
 
 from typing import Any
 

@@ -155,11 +155,13 @@ def test_a_check_that_limits_the_number_of_rows_is_kept() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["vgf", "xnnpack"])
-def test_lowered_and_executed(target: str) -> None:
+@pytest.mark.parametrize(("target", "left"), [("vgf", []), ("xnnpack", ["where.self", "view_copy"])])
+def test_lowered_and_executed(target: str, left: list[str]) -> None:
+    """XNNPACK has no Booleans; there a kernel of the runtime selects, of values that were computed for all rows."""
+
     def function(x: torch.Tensor, y: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor, ...]:
         z = x.clone()
         z[m] = torch.relu(y[m] @ WEIGHT)
         return z, x[m].amax(0)
 
-    check_rewrite(function, (X, X + 1, MASK), target=target, expect="masked-rows", tolerance=1e-5)
+    check_rewrite(function, (X, X + 1, MASK), target=target, expect="masked-rows", tolerance=1e-5, allowed_left=left)
