@@ -1,9 +1,9 @@
 """Encode real sentences by a real model on XNNPACK: stock ExecuTorch against lowerfix, each as a ``.pte`` that is run.
 
 The model is all-MiniLM-L6-v2 with its own weights and tokenizer, as in ``minilm.py``: BERT, mean pooling over the
-tokens that are not padding, L2 normalisation, in float32, each sentence padded to 32 tokens. The ``.pte`` is loaded once
-and run by ExecuTorch's runtime with one thread. Seconds are the median of several passes over all sentences; stock and
-lowerfix take turns.
+tokens that are not padding, L2 normalisation, in float32, each sentence padded to 32 tokens. The ``.pte`` is loaded
+once and run by ExecuTorch's runtime with one thread. Seconds are the median of several passes over all sentences; stock
+and lowerfix take turns.
 
 Writes docs/sentences.md. Exits 1 unless with lowerfix there is one delegate, nothing is left on the CPU but the token
 table and what turns the integer inputs into a mask, of which XNNPACK has no form, and each sentence has a cosine with

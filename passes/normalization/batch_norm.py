@@ -5,14 +5,18 @@ backend refuses it, and without them in every form.
 
 **The identity.** With running statistics it is ``x * scale + shift``, where ``scale = weight / sqrt(var + eps)`` and
 ``shift = bias - mean * scale`` are constants. Without, mean and variance are those of the batch, or of each instance:
-``d = x - mean(x)``, ``d / sqrt(mean(d * d) + eps)``, and then weight and bias.
+``d = x - mean(x)``, ``d / sqrt(mean(d * d) + eps)``, and then weight and bias. In training the running statistics move
+by ``momentum`` towards those of the batch, its variance multiplied by ``n / (n - 1)``.
 
 **Why the backend needs it.** Arm makes a convolution of images of a norm with running statistics, and dies on other
-ranks; norms without running statistics are not in its list for float programs.
+ranks; norms without running statistics are not in its list for float programs. Nothing takes a norm that trains, nor is
+there a kernel for it.
 
-**What it leaves alone.** Training with running statistics, which changes them. Half precision, whose statistics are
+**What it leaves alone.** Instance norm that trains running statistics. Half precision, whose statistics are
 float32. Where the sum of the inputs overflows, PyTorch's kernels return an infinity, and this returns NaN.
 """
+
+import math
 
 import torch
 from torch import Tensor
@@ -46,6 +50,39 @@ def batch_norm(
     if running_mean is not None:
         raise Decline("it trains running statistics; call eval() before the export")
     return _normalized(input, weight, bias, [0, *range(2, input.dim())], eps)
+
+
+@rewrite(aten._native_batch_norm_legit_functional.default)
+def trained_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """In training: also the mean and the reciprocal deviation of the batch, and the new running statistics."""
+    _check(input)
+    if not training:
+        raise Decline("it trains nothing, and then batch_norm is what export makes of it")
+    dims = [0, *range(2, input.dim())]
+    count = math.prod(input.shape[dim] for dim in dims)
+    if not isinstance(count, int) or count < 2:
+        raise Decline(f"the variance of {count} values has no unbiased form that is known here")
+    mean = input.mean(dims)
+    difference = input - _along_channels(mean, input.dim())
+    variance = (difference * difference).mean(dims)
+    scale = torch.rsqrt(variance + eps)
+    y = difference * _along_channels(scale, input.dim())
+    if weight is not None:
+        y = y * _along_channels(weight, input.dim())
+    if bias is not None:
+        y = y + _along_channels(bias, input.dim())
+    new_mean = mean * momentum + running_mean * (1 - momentum)
+    new_var = variance * (momentum * count / (count - 1)) + running_var * (1 - momentum)
+    return y, mean, scale, new_mean, new_var
 
 
 @rewrite(aten.instance_norm.default)

@@ -16,7 +16,7 @@ from lowerfix import registry, targets
 from lowerfix.base import Context, Pass
 from lowerfix.errors import LowerfixError
 from lowerfix.oracle import Oracle, Question
-from lowerfix.program import Program, Stage, is_view, mutated_arguments, stage_of
+from lowerfix.program import Program, Stage, is_view, mutated_arguments, stage_of, trains_statistics
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.rewritepass import RewritePass
 from lowerfix.source import op_name, source_line
@@ -177,8 +177,10 @@ class Pipeline:
 
     def _needs_functional_form(self, node: Node, target: Target) -> bool:
         """Whether a node works in place, through a view or on what one of the passes serves in functional form."""
-        return any(is_view(argument) for argument in mutated_arguments(node)) or any(
-            p.wants_functional(node, target) for p in self._passes
+        return (
+            trains_statistics(node)
+            or any(is_view(argument) for argument in mutated_arguments(node))
+            or any(p.wants_functional(node, target) for p in self._passes)
         )
 
     def _settled(

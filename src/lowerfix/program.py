@@ -74,6 +74,18 @@ def fake_tensors(node: Node) -> Iterator[torch.Tensor]:
     return (value for value in tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor))
 
 
+def trains_statistics(node: Node) -> bool:
+    """Whether a node is a batch norm that changes its running statistics, which its schema does not always say."""
+    aten = torch.ops.aten
+    if node.target not in (
+        aten.batch_norm.default,
+        aten.native_batch_norm.default,
+        aten._native_batch_norm_legit.default,
+    ):
+        return False
+    return node.args[3] is not None and node.args[5] is True
+
+
 def depends_on_data(node: Node) -> bool:
     """Whether a node takes or makes a tensor whose size is known only when the program runs, as ``x[mask]`` does."""
     return any(

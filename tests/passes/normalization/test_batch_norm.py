@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import lowerfix
 from lowerfix import lowering
 from lowerfix.errors import Decline
-from lowerfix.passes.normalization.batch_norm import batch_norm, instance_norm
+from lowerfix.passes.normalization.batch_norm import batch_norm, instance_norm, trained_batch_norm
 from lowerfix.testing import assert_same, check_rewrite, export
 
 
@@ -75,13 +75,50 @@ def test_images_that_the_backend_takes_are_left_alone() -> None:
     assert str(lowerfix.apply(program, target="vgf").graph) == str(program.graph)
 
 
-@pytest.mark.parametrize("norm", [batch_norm, instance_norm])
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 4), max_size=3), st.booleans(), st.floats(0, 1), st.integers(0, 99))
+def test_in_training_the_statistics_move_as_they_do_in_pytorch(
+    sizes: list[int], affine: bool, momentum: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    weight, bias = (torch.rand(3), torch.rand(3)) if affine else (None, None)
+    arguments = (torch.randn(2, 3, *sizes), weight, bias, torch.randn(3), torch.rand(3), True, momentum, 1e-3)
+    theirs = torch.ops.aten._native_batch_norm_legit_functional.default(*arguments)
+    assert_same(theirs, trained_batch_norm(*arguments), 1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["vgf", "xnnpack"])
+def test_a_norm_that_trains_goes_whole_and_keeps_its_statistics(target: str) -> None:
+    def program() -> torch.export.ExportedProgram:
+        torch.manual_seed(0)
+        return torch.export.export(torch.nn.BatchNorm2d(3).train(), (x,))
+
+    x = torch.randn(2, 3, 4, 4)
+    ours, eager = lowerfix.apply(program(), target=target), program()
+    with torch.no_grad():
+        assert_same(eager.module()(x), ours.module()(x), 1e-5)
+    lowered = lowering.lower(ours, target, compile=False)
+    assert lowered.delegates == 1
+    assert set(lowered.cpu_ops) <= {"copy", "add.Tensor"}  # the statistics, and the int64 count of batches
+    model = torch.nn.BatchNorm2d(3).train()
+    statistics = {}
+    for name, result in (("eager", eager), ("ours", ours)):
+        module = result.module()
+        with torch.no_grad():
+            module(x)
+        statistics[name] = {key: value for key, value in module.named_buffers() if key in dict(model.named_buffers())}
+    assert_same(statistics["eager"], statistics["ours"], 1e-5)
+
+
+@pytest.mark.parametrize("norm", [instance_norm])
 def test_training_and_half_precision_are_declined(norm) -> None:  # type: ignore[no-untyped-def]
     x, mean, var = torch.randn(2, 3, 4), torch.zeros(3), torch.ones(3)
     with pytest.raises(Decline, match=r"call eval\(\)"):
         norm(x, None, None, mean, var, True, 0.1, 1e-5, False)
-    with pytest.raises(Decline, match="float32"):
-        norm(x.half(), None, None, None, None, True, 0.1, 1e-5, False)
+    for half in (norm, batch_norm):
+        with pytest.raises(Decline, match="float32"):
+            half(x.half(), None, None, None, None, True, 0.1, 1e-5, False)
 
 
 @pytest.mark.slow
