@@ -12,9 +12,11 @@ do not know stays in float, although each op that it is made of has an int8 form
 know by name, too: here they get at the ops inside.
 
 **What it leaves alone.** Ops that another pass rewrites; random ones; those whose definition is no other ATen ops, or
-returns other dtypes or layouts.
+returns other dtypes or layouts. On int8 targets
+definitions that pad with an infinity.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -89,6 +91,8 @@ class Decompose(RewritePass):
         written = sorted({str(op) for op in ops if isinstance(op, torch._ops.OpOverload) and op._schema.is_mutable})
         if written:
             raise Decline(f"{UNDEFINED}, but by {', '.join(written)}, which works in place")
+        if context.target.quantized and any(map(_pads_with_infinity, traced.graph.nodes)):
+            raise Decline("PyTorch defines it by padding with an infinity, for which int8 would give up its range")
         return traced
 
 
@@ -112,6 +116,11 @@ def _definition(op: Any) -> Rewrite | None:
     written_out.__name__ = op.name().removeprefix("aten::")
     # Calling a composite op runs its kernel, unless composite ops are recorded whole.
     return Rewrite(written_out, (op,), whole=not composite)
+
+
+def _pads_with_infinity(node: Node) -> bool:
+    pads = node.target in (torch.ops.aten.pad.default, torch.ops.aten.constant_pad_nd.default)
+    return pads and any(isinstance(value, float) and math.isinf(value) for value in node.args)
 
 
 def _make_functional(node: Node) -> None:

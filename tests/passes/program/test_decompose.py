@@ -44,6 +44,14 @@ def test_ops_of_which_another_pass_knows_more_are_left_to_it() -> None:
     assert {("decompose", "aten.max.other"), ("mish", "aten.mish.default")} <= fired
 
 
+def test_int8_is_not_padded_with_infinity() -> None:
+    program = export(lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True, return_indices=True), (torch.randn(1, 2, 3, 6),))
+    report = Report()
+    after = lowerfix.apply(program, target="ethos-u85", report=report, only="decompose")
+    assert "pad" not in str(after.graph)
+    assert any("infinity" in finding.reason for finding in report.of("declined"))
+
+
 def test_it_runs_last_but_for_what_looks_at_what_is_left() -> None:
     assert Pipeline.default().ids[-2:] == ("decompose", "no-kernel")
 
