@@ -12,8 +12,7 @@ do not know stays in float, although each op that it is made of has an int8 form
 know by name, too: here they get at the ops inside.
 
 **What it leaves alone.** Ops that another pass rewrites; random ones; those whose definition is no other ATen ops, or
-returns other dtypes or layouts. On int8 targets
-definitions that pad with an infinity.
+returns other dtypes or layouts; for int8 targets, those that pad with an infinity.
 """
 
 import math
