@@ -33,7 +33,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from seed import Blocks
+from torch import nn
 from torch.export.graph_signature import ExportGraphSignature, InputSpec, TensorArgument
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
@@ -41,6 +42,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 import lowerfix
 from lowerfix import lowering, partitioning, targets
+from lowerfix.testing import edge_program
 
 DOCS = Path(__file__).parents[1] / "docs"
 COMMAND = "python benchmarks/partition.py"
@@ -53,49 +55,11 @@ WIDTH = 32
 LEAST_RATIO, MOST_SECONDS, LARGEST_EXPONENT = 300.0, 1.0, 1.1
 
 
-class Blocks(nn.Module):
-    """A chain of blocks, each with an op that is refused."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(count))
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            y = layer(x)
-            x = nn.functional.silu(y) + torch.atan2(y, y + 2)
-        return x
-
-
-class Seen(Exception):
-    """The program was seen; nothing is to be lowered."""
-
-
 def exported(target: str, blocks: int) -> Any:
     torch.manual_seed(0)
     inputs = (torch.randn(1, WIDTH),)
     program = torch.export.export(Blocks(blocks).eval(), inputs)
     return lowering.quantize(program, target, [inputs]) if targets.get(target).quantized else program
-
-
-def edge_program(target: str, blocks: int) -> Any:
-    """The program that the partitioner of a target is given."""
-    from executorch.exir import to_edge_transform_and_lower
-
-    given: list[Any] = []
-    partitioner: Any = targets.get(target).partitioner()
-
-    def partition(program: Any) -> Any:
-        given.append(program)
-        raise Seen
-
-    partitioner.partition = partition
-    with lowering.captured_output():
-        try:
-            to_edge_transform_and_lower(exported(target, blocks), partitioner=[partitioner])
-        except Seen:
-            return given[0]
-    raise AssertionError("the partitioner was not called")
 
 
 def repeated(program: Any, times: int) -> Any:
@@ -249,12 +213,16 @@ def main() -> int:
     rows: list[list[str]] = []
     failed = [compared] if wrong else []
     for target in TARGETS:
-        short = edge_program(target, COPIED_BLOCKS)
+        short = edge_program(exported(target, COPIED_BLOCKS), target)
         partition(repeated(short, 2), target, fast=True)  # what is done once in a process
         for blocks in STOCK_BLOCKS[target]:
             if blocks > options.largest_stock:
                 continue
-            program = edge_program(target, blocks) if blocks <= 100 else repeated(short, blocks // COPIED_BLOCKS)
+            program = (
+                edge_program(exported(target, blocks), target)
+                if blocks <= 100
+                else repeated(short, blocks // COPIED_BLOCKS)
+            )
             quick[target][blocks], found = partition(program, target, fast=True)
             stock[target][blocks], expected = partition(program, target, fast=False)
             if found != expected:

@@ -24,6 +24,7 @@ import lowerfix
 from lowerfix import demo_model, lowering, partitioning, targets
 from lowerfix.errors import LowerfixError
 from lowerfix.partitioning import LinearPartitioner, fast, plan
+from lowerfix.testing import edge_program
 
 
 class Marked(OperatorSupportBase):
@@ -179,28 +180,12 @@ class Blocks(nn.Module):
         return x
 
 
-class Seen(Exception):
-    """Nothing is to be lowered."""
-
-
-def edge_program(model: nn.Module, inputs: tuple[Any, ...], target: str) -> Any:
+def edge(model: nn.Module, inputs: tuple[Any, ...], target: str) -> Any:
     """The program that a target's partitioner is given."""
-    from executorch.exir import to_edge_transform_and_lower
-
     program = torch.export.export(model.eval(), inputs)
     if targets.get(target).quantized:
         program = lowering.quantize(program, target, [inputs])
-    given: list[Any] = []
-    partitioner: Any = targets.get(target).partitioner()
-
-    def partition(edge: Any) -> Any:
-        given.append(edge)
-        raise Seen
-
-    partitioner.partition = partition
-    with lowering.captured_output(), pytest.raises(Seen):
-        to_edge_transform_and_lower(program, partitioner=[partitioner])
-    return given[0]
+    return edge_program(program, target)
 
 
 def tags(program: Any, target: str, wrapped: bool, groups: bool = False) -> dict[str, str]:
@@ -229,16 +214,16 @@ def tags(program: Any, target: str, wrapped: bool, groups: bool = False) -> dict
 )
 def test_the_real_partitioners_tag_the_same(target: str, kind: str) -> None:
     if kind == "blocks":
-        program = edge_program(Blocks(12), (torch.randn(1, 16),), target)
+        program = edge(Blocks(12), (torch.randn(1, 16),), target)
     else:
-        program = edge_program(demo_model.RobotPolicy(), demo_model.example_inputs(), target)
+        program = edge(demo_model.RobotPolicy(), demo_model.example_inputs(), target)
     expected = tags(program, target, wrapped=False)
     assert len(set(expected.values())) > 1
     assert tags(program, target, wrapped=True) == expected
 
 
 def test_groups_by_level_are_valid_and_no_more() -> None:
-    program = edge_program(Blocks(6), (torch.randn(1, 16),), "xnnpack")
+    program = edge(Blocks(6), (torch.randn(1, 16),), "xnnpack")
     expected = tags(program, "xnnpack", wrapped=False)
     found = tags(program, "xnnpack", wrapped=True, groups=True)
     assert found.keys() == expected.keys()
@@ -328,7 +313,7 @@ def test_a_wrapped_partitioner_is_fast_and_keeps_its_class() -> None:
     original = targets.get("vgf").partitioner()
     partitioner: Any = lowerfix.wrap_partitioner(original, target="vgf")
     assert type(partitioner) is type(original)
-    program = edge_program(Blocks(4), (torch.randn(1, 16),), "vgf")
+    program = edge(Blocks(4), (torch.randn(1, 16),), "vgf")
     expected = tags(program, "vgf", wrapped=False)
     for node in program.graph.nodes:
         node.meta.pop("delegation_tag", None)

@@ -95,23 +95,18 @@ def known(name: str) -> bool:
     return False
 
 
-def levels(nodes: Sequence[Node], supported: Mapping[Node, bool]) -> dict[Node, int] | None:
+def levels(nodes: Sequence[Node], supported: Mapping[Node, bool]) -> dict[Node, int]:
     """The level of each supported node and the reach of each other one, by the recurrence above.
 
     Args:
-        nodes: all nodes of a graph.
+        nodes: all nodes of a graph, each after what it reads.
         supported: whether the backend takes them.
-
-    Returns:
-        None where the nodes are not in an order in which each comes after what it reads.
     """
     level: dict[Node, int] = {}
     for node in reversed(nodes):
         takes = supported[node]
         highest = 0 if takes else -1
         for user in node.users:
-            if user not in level:
-                return None
             highest = max(highest, level[user] + (takes and not supported[user]))
         level[node] = highest
     return level
@@ -152,7 +147,6 @@ class LinearPartitioner(CapabilityBasedPartitioner):
         submodules = dict(self.graph_module.named_modules())
         supported = {node: self.operator_support.is_node_supported(submodules, node) for node in reversed(nodes)}
         level = levels(nodes, supported)
-        assert level is not None
         of_level: dict[int, list[Node]] = {}
         for node in reversed(nodes):
             if supported[node]:
@@ -340,10 +334,10 @@ def plan(graph: Graph, supported: Callable[[Node], bool]) -> Plan:
         LowerfixError: where the graph is not in topological order.
     """
     nodes = list(graph.nodes)
+    if not _in_order(nodes):
+        raise LowerfixError("the graph is not in topological order: call its lint(), or legalize it first")
     takes = {node: bool(supported(node)) for node in nodes}
     level = levels(nodes, takes)
-    if level is None:
-        raise LowerfixError("the graph is not in topological order: call its lint(), or legalize it first")
     delegates = 1 + max(level[node] for node in nodes if takes[node]) if any(takes.values()) else 0
     below: set[Node] = set()
     for node in nodes:
@@ -354,7 +348,6 @@ def plan(graph: Graph, supported: Callable[[Node], bool]) -> Plan:
     for op in {op_name(node.target) for node in to_fix}:
         fixed = {n: takes[n] or (n.op == "call_function" and op_name(n.target) == op) for n in nodes}
         better = levels(nodes, fixed)
-        assert better is not None
         costs[op] = delegates - 1 - max(better[node] for node in nodes if fixed[node])
     return Plan(delegates, {op: cost for op, cost in costs.most_common() if cost > 0}, to_fix)
 

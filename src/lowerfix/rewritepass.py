@@ -231,7 +231,7 @@ def _ops(replacement: Trace) -> str:
 def _expand(replacement: Trace, context: Context, program: Program, depth: int) -> Trace | None:
     """The same replacement with those of its ops rewritten that another rewrite serves; None where none is."""
     served = {
-        node: (Match.of(node, _Inner()), inner)  # type: ignore[arg-type]
+        node: (inner_match(node), inner)
         for node in replacement.graph.nodes
         if node.op == "call_function" and (inner := [p for p in context.rewrites if p._serving(node, context)])
     }

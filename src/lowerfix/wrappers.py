@@ -132,9 +132,11 @@ def _partition(
         with fast(groups=groups), target.rejections() as reasons:
             result = original(program)
         cost = plan(program.graph, lambda node: node.op == "call_function" and "delegation_tag" in node.meta)
+        between = set(cost.to_fix)
         for node in program.graph.nodes:
             if node.op == "call_function" and "delegation_tag" not in node.meta and computes(node):
-                reason = readable(reasons.get(node.name, target.unexplained)) + _splits(node, cost)
+                reason = readable(reasons.get(node.name, target.unexplained))
+                reason += _splits(node, cost) if node in between else ""
                 report.add(Finding("", node.name, op_name(node.target), Outcome.LEFT, reason, source_line(node)))
         return result
 
@@ -142,9 +144,7 @@ def _partition(
 
 
 def _splits(node: Node, cost: Plan) -> str:
-    """What a node that is left on the CPU costs in delegates; empty where it costs none."""
-    if node not in cost.to_fix:
-        return ""
+    """What a node that stands between delegates costs in them."""
     op = op_name(node.target)
     fewer = cost.costs.get(op)
     if fewer is None:
