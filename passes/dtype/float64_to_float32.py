@@ -15,6 +15,7 @@ errors could matter there; operators that are not ATen's. What depends on no inp
 float64.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,7 +23,7 @@ import torch
 from torch.fx import Node
 
 from lowerfix.base import Context, Pass
-from lowerfix.program import Program, Stage, mutated_arguments
+from lowerfix.program import Program, Stage
 from lowerfix.report import Outcome
 from lowerfix.retyping import computes_alike, first_refusal, is_cast, produces, retype
 from lowerfix.source import describe, op_name
@@ -60,8 +61,8 @@ class Float64ToFloat32(Pass):
         retype(program, nodes, torch.float64, torch.float32, self.id)
         return True
 
-    def wants_functional(self, node: Node, target: Target) -> bool:
-        return bool(mutated_arguments(node)) and produces(node, torch.float64)
+    def wants_functional(self, in_place: Sequence[Node], target: Target) -> Sequence[Node]:
+        return [node for node in in_place if produces(node, torch.float64)]
 
     def tell(self, program: Program, context: Context) -> None:
         nodes, stuck = _islands(program)

@@ -15,6 +15,7 @@ without a warning. If the device has it, the target ``vgf+bf16`` is the better c
 around them. Graph modules with in-place operators. Programs that are quantized already: allow it before they are.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +24,7 @@ from torch.fx import Node
 
 from lowerfix.base import Context, Pass
 from lowerfix.errors import LowerfixError
-from lowerfix.program import Program, Stage, mutated_arguments
+from lowerfix.program import Program, Stage
 from lowerfix.report import Outcome
 from lowerfix.retyping import computes_alike, first_refusal, is_cast, produces, retype
 from lowerfix.source import op_name
@@ -54,8 +55,8 @@ class Bfloat16ToFloat32(Pass):
         retype(program, set(nodes), self.dtype, torch.float32, self.id)
         return True
 
-    def wants_functional(self, node: Node, target: Target) -> bool:
-        return bool(mutated_arguments(node)) and produces(node, self.dtype)
+    def wants_functional(self, in_place: Sequence[Node], target: Target) -> Sequence[Node]:
+        return [node for node in in_place if produces(node, self.dtype)]
 
     def tell(self, program: Program, context: Context) -> None:
         nodes, problem = self._refused(program, context)

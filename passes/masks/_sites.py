@@ -8,12 +8,12 @@ from pathlib import PurePath
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._pytree import tree_leaves
 
 from lowerfix.errors import LowerfixError
-from lowerfix.program import Program, fake_tensors, mutated_arguments
+from lowerfix.program import Program, fake_tensors
 from lowerfix.source import source_line
 
 aten = torch.ops.aten
@@ -135,6 +135,6 @@ def depending(nodes: Iterable[Node]) -> set[Node]:
     return seen
 
 
-def works_in_place_beside_a_site(node: Node) -> bool:
-    """Whether a node works in place in a program that has sites: what it changes is followed in functional form."""
-    return bool(mutated_arguments(node)) and any(_site(other) is not None for other in node.graph.nodes)
+def has_sites(graph: Graph) -> bool:
+    """Whether a size of a graph comes from data."""
+    return any(_site(node) is not None for node in graph.nodes)

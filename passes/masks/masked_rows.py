@@ -20,6 +20,7 @@ them), whose number is computed with, or that are an output of the program: the 
 way. Ops that are not known to treat each row by itself, and integer division, which fails on a row of zeros.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,7 +31,7 @@ from lowerfix.base import Context, Pass
 from lowerfix.errors import Decline
 from lowerfix.passes.masks._padding import carry_out, planned
 from lowerfix.passes.masks._propagation import insert
-from lowerfix.passes.masks._sites import Site, sites, works_in_place_beside_a_site
+from lowerfix.passes.masks._sites import Site, has_sites, sites
 from lowerfix.program import Program, Stage
 from lowerfix.report import Outcome
 from lowerfix.targets import Target
@@ -46,8 +47,8 @@ class MaskedRows(Pass):
     cleans_up: ClassVar[bool] = True
     retire_when: ClassVar[str] = "backends take tensors of a size that depends on data"
 
-    def wants_functional(self, node: Node, target: Target) -> bool:
-        return works_in_place_beside_a_site(node)
+    def wants_functional(self, in_place: Sequence[Node], target: Target) -> Sequence[Node]:
+        return in_place if has_sites(in_place[0].graph) else ()  # what they change is followed in functional form
 
     def run(self, program: Program, context: Context) -> bool:
         if program.has_in_place_ops:

@@ -28,7 +28,7 @@ has no constant form. A promise that an assertion of the program contradicts is 
 stay.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -42,7 +42,7 @@ from lowerfix.passes.masks._padding import carry_out, keep_all, planned
 from lowerfix.passes.masks._propagation import insert, is_assertion, number, renew
 from lowerfix.passes.masks._sites import MARK, NUMBERS, Site, depending, mask_of, named, sites
 from lowerfix.passes.masks._uniform import Number, follow, root
-from lowerfix.program import Program, Stage, mutated_arguments
+from lowerfix.program import Program, Stage
 from lowerfix.report import Outcome
 from lowerfix.targets import Target
 
@@ -72,8 +72,9 @@ class PromisedMasks(Pass):
     promises: Mapping[str, Any] = field(default_factory=dict)
     guard: str | None = None
 
-    def wants_functional(self, node: Node, target: Target) -> bool:
-        return bool(mutated_arguments(node)) and any(MARK in n.meta.get("custom", {}) for n in node.graph.nodes)
+    def wants_functional(self, in_place: Sequence[Node], target: Target) -> Sequence[Node]:
+        marked = any(MARK in node.meta.get("custom", {}) for node in in_place[0].graph.nodes)
+        return in_place if marked else ()
 
     def run(self, program: Program, context: Context) -> bool:
         if self.guard not in (None, *GUARDS):

@@ -17,7 +17,7 @@ have no kernel in ExecuTorch's runtime either.
 know of; and draws whose size depends on data.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -74,8 +74,8 @@ class RandomToInput(Pass):
         for node in filter(draws_random, program.graph.nodes):
             self.offer(node, _problem(context), context)
 
-    def wants_functional(self, node: Node, target: Target) -> bool:
-        return draws_random(node) and bool(mutated_arguments(node))
+    def wants_functional(self, in_place: Sequence[Node], target: Target) -> Sequence[Node]:
+        return [node for node in in_place if draws_random(node)]
 
     def _hoist(self, node: Node, program: Program, context: Context) -> None:
         if not program.is_exported:

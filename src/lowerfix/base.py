@@ -3,6 +3,7 @@
 import re
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -140,9 +141,9 @@ class Pass(ABC):
         """
         return []
 
-    def wants_functional(self, node: Node, target: Target) -> bool:
-        """Whether this pass serves, for a target, the functional form of a node that works in place."""
-        return False
+    def wants_functional(self, in_place: Sequence[Node], target: Target) -> Sequence[Node]:
+        """Of the nodes of a program that work in place, those that this pass serves in functional form for a target."""
+        return ()
 
     def tell(self, program: Program, context: Context) -> None:
         """Say what ``run`` would do, by :meth:`offer`; called instead of it where an opt-in pass is not allowed."""

@@ -166,22 +166,23 @@ class Pipeline:
                 return program, False
         result, modified, declines = self._settled(program, target, report)
         if isinstance(result, ExportedProgram):
-            in_place = [node for node in result.graph.nodes if self._needs_functional_form(node, target)]
+            needed = self._need_functional_form(list(result.graph.nodes), target)
             # It makes the in-place ops functional and decomposes nothing; done only where it is needed.
-            functional = _functional(result, in_place, declines) if in_place else None
+            functional = _functional(result, needed, declines) if needed else None
             if functional is not None:
                 result, _, declines = self._settled(functional, target, report)
                 modified = True
         report.extend(declines)
         return result, modified
 
-    def _needs_functional_form(self, node: Node, target: Target) -> bool:
-        """Whether a node works in place, through a view or on what one of the passes serves in functional form."""
-        return (
-            trains_statistics(node)
-            or any(is_view(argument) for argument in mutated_arguments(node))
-            or any(p.wants_functional(node, target) for p in self._passes)
-        )
+    def _need_functional_form(self, nodes: list[Node], target: Target) -> list[Node]:
+        """The nodes that work in place, through a view or on what one of the passes serves in functional form."""
+        in_place = [node for node in nodes if mutated_arguments(node)]
+        wanted = {node for node in in_place if any(map(is_view, mutated_arguments(node)))}
+        wanted.update(filter(trains_statistics, nodes))
+        if in_place:
+            wanted.update(node for p in self._passes for node in p.wants_functional(in_place, target))
+        return [node for node in nodes if node in wanted]
 
     def _settled(
         self, program: ExportedProgram | GraphModule, target: Target, report: Report

@@ -1,7 +1,7 @@
 """The pass that one file of rewrites makes: match, ask the oracle, splice."""
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -99,9 +99,9 @@ class RewritePass(Pass):
         """Report why a node that the backend refuses stays as it is."""
         context.find(self.id, node, Outcome.DECLINED, reason)
 
-    def wants_functional(self, node: Node, target: Target) -> bool:
-        functional = functional_form(node)
-        return functional is not None and any(functional in r.targets and r.is_for(target.name) for r in self.rewrites)
+    def wants_functional(self, in_place: Sequence[Node], target: Target) -> Sequence[Node]:
+        served = {op for rewrite in self.rewrites if rewrite.is_for(target.name) for op in rewrite.targets}
+        return [node for node in in_place if functional_form(node) in served]
 
     def tell(self, program: Program, context: Context) -> None:
         for node in self.matches(program, context):
