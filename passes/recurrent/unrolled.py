@@ -69,60 +69,6 @@ def lstm(
     return y, states[0], states[1]
 
 
-@rewrite(aten.gru.input)
-def gru(
-    x: Tensor,
-    hx: Tensor,
-    params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, Tensor]:
-    """With a state."""
-    _check(dropout, train)
-    y, states = _layers(x, [hx], params, has_biases, num_layers, bidirectional, batch_first, _gru_step)
-    return y, states[0]
-
-
-@rewrite(aten.rnn_tanh.input)
-def rnn_tanh(
-    x: Tensor,
-    hx: Tensor,
-    params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, Tensor]:
-    """With a state and no gates."""
-    _check(dropout, train)
-    y, states = _layers(x, [hx], params, has_biases, num_layers, bidirectional, batch_first, _tanh_step)
-    return y, states[0]
-
-
-@rewrite(aten.rnn_relu.input)
-def rnn_relu(
-    x: Tensor,
-    hx: Tensor,
-    params: Sequence[Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, Tensor]:
-    """The same."""
-    _check(dropout, train)
-    y, states = _layers(x, [hx], params, has_biases, num_layers, bidirectional, batch_first, _relu_step)
-    return y, states[0]
-
-
 @rewrite(aten.lstm_cell.default)
 def lstm_cell(
     x: Tensor,
@@ -135,30 +81,6 @@ def lstm_cell(
     """One step."""
     h, c = _cell(x, list(hx), [w_ih, w_hh, b_ih, b_hh], _lstm_step)
     return h, c
-
-
-@rewrite(aten.gru_cell.default)
-def gru_cell(
-    x: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
-) -> Tensor:
-    """One step."""
-    return _cell(x, [hx], [w_ih, w_hh, b_ih, b_hh], _gru_step)[0]
-
-
-@rewrite(aten.rnn_tanh_cell.default)
-def rnn_tanh_cell(
-    x: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
-) -> Tensor:
-    """One step."""
-    return _cell(x, [hx], [w_ih, w_hh, b_ih, b_hh], _tanh_step)[0]
-
-
-@rewrite(aten.rnn_relu_cell.default)
-def rnn_relu_cell(
-    x: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
-) -> Tensor:
-    """One step."""
-    return _cell(x, [hx], [w_ih, w_hh, b_ih, b_hh], _relu_step)[0]
 
 
 def _lstm_step(inputs: Tensor, state: State, weights: Weights) -> State:
@@ -245,3 +167,37 @@ def _joined(parts: list[Tensor], dim: int) -> Tensor:
 def _check(dropout: float, train: bool) -> None:
     if train and dropout:
         raise Decline("it drops values at random while training; call eval() before the export")
+
+
+def _with_one_state(name: str, step: Step) -> tuple[Callable[..., tuple[Tensor, Tensor]], Callable[..., Tensor]]:
+    """The rewrites of the layers, and of the cell, of a kind that has a state and no cell beside it."""
+
+    def layers(
+        x: Tensor,
+        hx: Tensor,
+        params: Sequence[Tensor],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> tuple[Tensor, Tensor]:
+        _check(dropout, train)
+        y, states = _layers(x, [hx], params, has_biases, num_layers, bidirectional, batch_first, step)
+        return y, states[0]
+
+    def cell(
+        x: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+    ) -> Tensor:
+        return _cell(x, [hx], [w_ih, w_hh, b_ih, b_hh], step)[0]
+
+    layers.__name__, cell.__name__ = name, f"{name}_cell"
+    rewrite(getattr(aten, name).input)(layers)
+    rewrite(getattr(aten, f"{name}_cell").default)(cell)
+    return layers, cell
+
+
+gru, gru_cell = _with_one_state("gru", _gru_step)
+rnn_tanh, rnn_tanh_cell = _with_one_state("rnn_tanh", _tanh_step)
+rnn_relu, rnn_relu_cell = _with_one_state("rnn_relu", _relu_step)
