@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.shape._views import constant_sizes, inserted, removed, stacked
+from lowerfix.passes.shape._views import constant_sizes, inserted, of_rank, removed, stacked
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -42,7 +42,7 @@ def conv3d(
     groups: int = 1,
 ) -> Tensor:
     """Pad the depth, stack the window's frames, convolve, and put the frames back."""
-    stride, padding, dilation = (list(v) * 3 if len(v) == 1 else list(v) for v in (stride, padding, dilation))
+    stride, padding, dilation = (of_rank(v, 3) for v in (stride, padding, dilation))
     x = input if input.dim() == 5 else inserted(input, 0)
     batch, channels, frames, *_ = x.shape
     out, within, depth, height, width = weight.shape
@@ -74,7 +74,7 @@ def conv3d_of_patches(
     groups: int = 1,
 ) -> Tensor:
     """Each patch a row."""
-    steps, pads, spreads = (list(v) * 3 if len(v) == 1 else list(v) for v in (stride, padding, dilation))
+    steps, pads, spreads = (of_rank(v, 3) for v in (stride, padding, dilation))
     x = input if input.dim() == 5 else inserted(input, 0)
     batch, channels, *sizes = x.shape
     kernel = list(weight.shape[2:])

@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lowerfix.errors import Decline
+from lowerfix.passes.shape._views import of_rank
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -48,7 +49,7 @@ def conv_transpose(
 ) -> Tensor:
     """Pad the input once; each phase convolves its own window of it."""
     rank = weight.dim() - 2
-    steps, pads, extras, spreads = (_of_rank(v, rank) for v in (stride, padding, output_padding, dilation))
+    steps, pads, extras, spreads = (of_rank(v, rank) for v in (stride, padding, output_padding, dilation))
     x = input if input.dim() == rank + 2 else input.unsqueeze(0)
     sizes, taps = list(x.shape[2:]), list(weight.shape[2:])
     if not all(isinstance(size, int) for size in sizes):
@@ -96,10 +97,6 @@ class _Phase:
         shifts = [(number + padding - k * dilation) // stride for k in self.taps]
         self.first = min(shifts, default=0)
         self.last = max(shifts, default=0) + self.count - 1
-
-
-def _of_rank(values: list[int], rank: int) -> list[int]:
-    return list(values) * rank if len(values) == 1 else list(values)
 
 
 def _padded(x: Tensor, before: list[int], after: list[int]) -> Tensor:

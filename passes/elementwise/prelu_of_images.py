@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
+from lowerfix.passes.shape._views import constant_sizes
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -27,7 +28,7 @@ def prelu(self: Tensor, weight: Tensor) -> Tensor:
     """``[batch, channels, rest, 1]``."""
     if self.dim() == 4:
         raise Decline("it is of an image already")
-    if not all(isinstance(size, int) for size in self.shape):
+    if not constant_sizes(self):
         raise Decline("a size is symbolic")
     batch, channels = ([*self.shape[:2]] if self.dim() > 1 else [1, 1]) if weight.numel() > 1 else [1, 1]
     rest = self.numel() // max(batch * channels, 1)

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
+from lowerfix.passes.shape._views import constant_sizes
 from lowerfix.rewriting import constant, rewrite
 
 aten = torch.ops.aten
@@ -73,7 +74,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> None:
     for x in (query, key, value):
         if x.dtype != torch.float32:
             raise Decline(f"{x.dtype} is computed in float32")
-        if not all(isinstance(size, int) for size in x.shape):
+        if not constant_sizes(x):
             raise Decline("a size is symbolic")
         if x.numel() == 0:
             raise Decline("it is of no element")
@@ -86,7 +87,7 @@ def _causal(length: int, keys: int) -> Tensor:
 
 def _mask(mask: Tensor) -> tuple[Tensor, Tensor | None]:
     """What to add to the scores, and what to multiply the weights with: zero for a row of which all is masked."""
-    if not all(isinstance(size, int) for size in mask.shape):
+    if not constant_sizes(mask):
         raise Decline("a size of the mask is symbolic")
     if mask.dtype != torch.bool:
         return _float_mask(mask)

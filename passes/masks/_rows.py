@@ -12,6 +12,7 @@ import torch
 from torch.fx import Node
 
 from lowerfix.errors import Decline
+from lowerfix.program import given_arguments
 from lowerfix.source import aten_name, op_name
 
 aten = torch.ops.aten
@@ -131,9 +132,6 @@ BY_SIZE = -1
 
 DIVISIONS = frozenset(["div", "remainder", "floor_divide", "fmod"])
 
-_NO_DIM = {"sort": -1, "topk": -1, "glu": -1, "split": 0, "split_with_sizes": 0, "chunk": 0, "unbind": 0,
-           "select": 0, "slice": 0}  # fmt: skip
-
 
 def rows_after(node: Node, rows: Rows) -> int:
     """The dimension of a node's result that holds the rows.
@@ -227,9 +225,7 @@ def _product(sizes: Any) -> Any:
 
 def reduced(node: Node) -> list[int] | None:
     """The dimensions that a reduction takes together; None where its arguments say nothing of them."""
-    schema = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
-    given = {**dict(zip(schema, node.args, strict=False)), **node.kwargs}
-    dim: Any = given.get("dim")
+    dim: Any = given_arguments(node).get("dim")
     total = rank(node.args[0])  # type: ignore[arg-type]
     if dim is None or dim == []:
         return list(range(total))
@@ -237,8 +233,7 @@ def reduced(node: Node) -> list[int] | None:
 
 
 def keeps_dims(node: Node) -> bool:
-    schema = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
-    return bool({**dict(zip(schema, node.args, strict=False)), **node.kwargs}.get("keepdim", False))
+    return bool(given_arguments(node).get("keepdim"))
 
 
 def _reduction(node: Node, rows: Rows) -> int:
@@ -252,16 +247,15 @@ def _reduction(node: Node, rows: Rows) -> int:
 def _one_dim(node: Node, rows: Rows) -> int:
     at = _only_first(node, rows)
     name = aten_name(node)
-    schema = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
-    given = {**dict(zip(schema, node.args, strict=False)), **node.kwargs}
-    dim: Any = given.get("dim", given.get("dimension", _NO_DIM.get(name)))
+    given = given_arguments(node)
+    dim: Any = given.get("dim", given.get("dimension"))
     if not isinstance(dim, int):
         return _fail(node)
     total = rank(node.args[0])  # type: ignore[arg-type]
     dim = dim % total
     if dim == at:
-        whole = name == "slice" and given.get("start") in (None, 0) and given.get("step", 1) == 1
-        return at if whole and given.get("end") in (None, (1 << 63) - 1) else _fail(node)
+        whole = name == "slice" and given["start"] in (None, 0) and given["step"] == 1
+        return at if whole and given["end"] in (None, (1 << 63) - 1) else _fail(node)
     return at - 1 if name in ("select", "unbind") and dim < at else at
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
+from lowerfix.passes.shape._views import constant_sizes
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -108,7 +109,7 @@ def _rows(x: Tensor, count: int) -> Tensor:
 def _check(x: Tensor) -> None:
     if x.dtype != torch.float32:
         raise Decline(f"the statistics of {x.dtype} are computed in float32")
-    if not all(isinstance(size, int) for size in x.shape):
+    if not constant_sizes(x):
         raise Decline("a size is symbolic")
     if x.numel() == 0:
         raise Decline("it is of no element")

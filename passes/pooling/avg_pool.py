@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.shape._views import constant_sizes, inserted, removed
+from lowerfix.passes.shape._views import constant_sizes, inserted, of_rank, removed
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -64,8 +64,8 @@ def avg_pool3d(
     divisor_override: int | None = None,
 ) -> Tensor:
     """Over height and width, then over the depth."""
-    kernel, pads = _of_rank(kernel_size, 3), _of_rank(padding, 3)
-    steps = _of_rank(stride, 3) if stride else kernel
+    kernel, pads = of_rank(kernel_size, 3), of_rank(padding, 3)
+    steps = of_rank(stride, 3) if stride else kernel
     if divisor_override is not None:
         x, pads, ceil_mode = _surrounded(x, kernel, steps, pads, ceil_mode), [0, 0, 0], False
     options = (ceil_mode, count_include_pad)
@@ -97,9 +97,9 @@ def avg_pool2d(
     """With the padding put there beforehand."""
     if not ceil_mode or divisor_override is None:
         raise Decline("it has no divisor_override, or no ceil_mode")
-    kernel = _of_rank(kernel_size, 2)
-    steps = _of_rank(stride, 2) if stride else kernel
-    x = _surrounded(x, kernel, steps, _of_rank(padding, 2), ceil_mode)
+    kernel = of_rank(kernel_size, 2)
+    steps = of_rank(stride, 2) if stride else kernel
+    x = _surrounded(x, kernel, steps, of_rank(padding, 2), ceil_mode)
     ratio: float = math.prod(kernel) / divisor_override
     y: Tensor = aten.avg_pool2d.default(x, kernel, steps) * ratio
     return y
@@ -118,8 +118,8 @@ def avg_pool2d_of_padded(
     """A batch of images with zeros all around, and the ratios of the divisors."""
     if not constant_sizes(x) or not x.is_floating_point():
         raise Decline("it is for floats of constant sizes")
-    kernel, pads = _of_rank(kernel_size, 2), _of_rank(padding, 2)
-    steps = _of_rank(stride, 2) if stride else kernel
+    kernel, pads = of_rank(kernel_size, 2), of_rank(padding, 2)
+    steps = of_rank(stride, 2) if stride else kernel
     image = x if x.dim() == 4 else inserted(x, 0)
     padded = _surrounded(image, kernel, steps, pads, ceil_mode)
     y: Tensor = aten.avg_pool2d.default(padded, kernel, steps, [0, 0], False, False)
@@ -185,10 +185,6 @@ def _counted(size: int, taps: int, step: int, pad: int, count: int, include_pad:
     """How many elements each window is divided by."""
     low, high = (-pad, size + pad) if include_pad else (0, size)
     return [min(i * step - pad + taps, high) - max(i * step - pad, low) for i in range(count)]
-
-
-def _of_rank(values: list[int], rank: int) -> list[int]:
-    return list(values) * rank if len(values) == 1 else list(values)
 
 
 def _surrounded(x: Tensor, kernel: list[int], steps: list[int], pads: list[int], ceil_mode: bool) -> Tensor:

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.shape._views import constant_sizes, inserted, removed
+from lowerfix.passes.shape._views import constant_sizes, inserted, of_rank, removed
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -59,8 +59,8 @@ def max_pool2d(
     ceil_mode: bool = False,
 ) -> Tensor:
     """With a batch, and without dilation where there is a stride."""
-    kernel, pads, spreads = (_of_rank(v, 2) for v in (kernel_size, padding, dilation))
-    steps = _of_rank(stride, 2) if stride else kernel
+    kernel, pads, spreads = (of_rank(v, 2) for v in (kernel_size, padding, dilation))
+    steps = of_rank(stride, 2) if stride else kernel
     y = _pooled(x if x.dim() == 4 else inserted(x, 0), kernel, steps, pads, spreads, ceil_mode)
     return y if x.dim() == 4 else removed(y, 0)
 
@@ -75,8 +75,8 @@ def max_pool2d_with_gaps(
     ceil_mode: bool = False,
 ) -> Tensor:
     """With what no window reads cut out."""
-    kernel, pads, spreads = (_of_rank(v, 2) for v in (kernel_size, padding, dilation))
-    steps = _of_rank(stride, 2) if stride else kernel
+    kernel, pads, spreads = (of_rank(v, 2) for v in (kernel_size, padding, dilation))
+    steps = of_rank(stride, 2) if stride else kernel
     if all(step <= size for step, size in zip(steps, kernel, strict=True)):
         raise Decline("there are no gaps between its windows")
     if not constant_sizes(x) or not x.is_floating_point() or any(spread != 1 for spread in spreads):
@@ -116,8 +116,8 @@ def max_pool3d(
     ceil_mode: bool = False,
 ) -> Tensor:
     """Over height and width, then over the depth."""
-    kernel, pads, spreads = (_of_rank(v, 3) for v in (kernel_size, padding, dilation))
-    steps = _of_rank(stride, 3) if stride else kernel
+    kernel, pads, spreads = (of_rank(v, 3) for v in (kernel_size, padding, dilation))
+    steps = of_rank(stride, 3) if stride else kernel
     *batch, channels, depth, height, width = x.shape
     images = x.reshape(-1, channels * depth, height, width)
     images = _pooled(images, kernel[1:], steps[1:], pads[1:], spreads[1:], ceil_mode)
@@ -125,10 +125,6 @@ def max_pool3d(
     columns = images.reshape(-1, channels, depth, height * width)
     columns = _pooled(columns, [kernel[0], 1], [steps[0], 1], [pads[0], 0], [spreads[0], 1], ceil_mode)
     return columns.reshape(*batch, channels, columns.shape[2], height, width)
-
-
-def _of_rank(values: list[int], rank: int) -> list[int]:
-    return list(values) * rank if len(values) == 1 else list(values)
 
 
 def _pooled(

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from lowerfix.errors import Decline
 from lowerfix.passes.resampling._positions import take
+from lowerfix.passes.shape._views import of_rank
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -87,8 +88,8 @@ def max_pool_with_indices(
 ) -> tuple[Tensor, Tensor]:
     """The pooling as it is, and the indices."""
     rank = len(kernel_size) if len(kernel_size) > 1 else x.dim() - 2
-    kernel, pads, spreads = (_of_rank(v, rank) for v in (kernel_size, padding, dilation))
-    steps = _of_rank(stride, rank) if stride else kernel
+    kernel, pads, spreads = (of_rank(v, rank) for v in (kernel_size, padding, dilation))
+    steps = of_rank(stride, rank) if stride else kernel
     sizes = _sizes(x, rank)
     pool = aten.max_pool2d.default if rank == 2 else aten.max_pool3d.default
     values: Tensor = pool(x, kernel, steps, pads, spreads, ceil_mode)
@@ -111,10 +112,6 @@ def _sizes(x: Tensor, rank: int) -> list[int]:
     if math.prod(sizes) > _LARGEST_EXACT:
         raise Decline(f"float32 does not number {math.prod(sizes)} elements")
     return sizes
-
-
-def _of_rank(values: list[int], rank: int) -> list[int]:
-    return list(values) * rank if len(values) == 1 else list(values)
 
 
 def _indices(x: Tensor, windows: list[Windows]) -> Tensor:

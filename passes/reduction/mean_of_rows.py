@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
+from lowerfix.passes.shape._views import constant_sizes
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -59,7 +60,7 @@ def _mean(x: Tensor, dim: list[int] | None, keepdim: bool, dtype: torch.dtype | 
 def as_rows(x: Tensor, dim: list[int] | None) -> tuple[Tensor, set[int]]:
     """The view ``[rows, 1, 1, count]`` whose last dimension is all that is reduced, and the dimensions that are."""
     dims = {d % max(x.dim(), 1) for d in dim} if dim else set(range(x.dim()))
-    if not all(isinstance(size, int) for size in x.shape):
+    if not constant_sizes(x):
         raise Decline("a size is symbolic")
     if x.numel() == 0:
         raise Decline("it is of no element")

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lowerfix.errors import Decline
+from lowerfix.passes.shape._views import constant_sizes
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -34,7 +35,7 @@ def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     """In steps of one, two, four, ..."""
     if x.dtype not in (torch.float32, torch.float64) or dtype not in (None, x.dtype):
         raise Decline("it is of integers or half precision, or to be computed in another type")
-    if not all(isinstance(size, int) for size in x.shape):
+    if not constant_sizes(x):
         raise Decline("a size is symbolic")
     if x.dim() == 0 or x.numel() == 0:
         raise Decline("there is nothing to add up")

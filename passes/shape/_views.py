@@ -40,3 +40,8 @@ def stacked(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 def constant_sizes(x: Tensor) -> bool:
     return all(isinstance(size, int) for size in x.shape)
+
+
+def of_rank(values: Sequence[int], rank: int) -> list[int]:
+    """The numbers of a kernel, stride or padding, of which one stands for all dimensions."""
+    return list(values) * rank if len(values) == 1 else list(values)

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lowerfix.errors import Decline
+from lowerfix.passes.shape._views import constant_sizes
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -68,5 +69,5 @@ def flip(x: Tensor, dims: list[int]) -> Tensor:
 def _check(x: Tensor) -> None:
     if not x.is_floating_point():
         raise Decline(f"{x.dtype} is served otherwise")
-    if not all(isinstance(size, int) for size in x.shape):
+    if not constant_sizes(x):
         raise Decline("a size is symbolic")

@@ -119,14 +119,18 @@ def is_view(node: Node) -> bool:
     )
 
 
+def given_arguments(node: Node) -> dict[str, Any]:
+    """The arguments of an op's node by name, the defaults of those that are left out included."""
+    assert isinstance(node.target, torch._ops.OpOverload)
+    defaults = {argument.name: argument.default_value for argument in node.target._schema.arguments}
+    return {**defaults, **dict(zip(defaults, node.args, strict=False)), **node.kwargs}
+
+
 def draws_random(node: Node) -> bool:
     """Whether a node draws random numbers, as dropout and its like do only with arguments that say so."""
     if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in node.target.tags:
         return False
-    schema = node.target._schema.arguments
-    given = {argument.name: argument.default_value for argument in schema}
-    given.update(zip(given, node.args, strict=False))
-    given.update(node.kwargs)
+    given = given_arguments(node)
     chances = [given[name] for name in ("dropout", "dropout_p") if name in given]
     return not (given.get("train") is False or given.get("training") is False or chances == [0.0])
 
