@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline, LowerfixError
+from lowerfix.passes.scatter._places import wrapped
 from lowerfix.rewriting import constant, never_negative, rewrite
 
 aten = torch.ops.aten
@@ -57,6 +58,18 @@ def contiguous_index_as_slice(x: Tensor, indices: list[Tensor | None]) -> Tensor
 @rewrite(aten.index.Tensor, cost=2)
 def index_as_index_select(x: Tensor, indices: list[Tensor | None]) -> Tensor:
     """Select along one flattened dimension with int32 numbers, then lay the result out by NumPy's rules."""
+    return _index_select(x, indices, torch.int32)
+
+
+@rewrite(aten.index.Tensor, cost=3)
+def index_as_index_select_float(x: Tensor, indices: list[Tensor | None]) -> Tensor:
+    """The same with the negative values counted in float32, for backends without int32 comparisons."""
+    if all(index is None or never_negative(index) for index in indices):
+        raise Decline("no index is negative")
+    return _index_select(x, indices, torch.float32)
+
+
+def _index_select(x: Tensor, indices: list[Tensor | None], kind: torch.dtype) -> Tensor:
     given = _given(x, indices)
     dims = [dim for dim, _ in given]
     sizes = [x.shape[dim] for dim in dims]
@@ -65,8 +78,8 @@ def index_as_index_select(x: Tensor, indices: list[Tensor | None]) -> Tensor:
         raise Decline(f"the indexed dimensions hold {total} elements, more than int32 can number")
     number: Tensor | None = None
     for (_, index), size in zip(given, sizes, strict=True):
-        wrapped = _wrapped(index, size)
-        number = wrapped if number is None else number * size + wrapped
+        counted = wrapped(index, size, kind)
+        number = counted if number is None else number * size + counted
     assert number is not None
     adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
     at = dims[0] if adjacent else 0
@@ -121,12 +134,6 @@ def _narrow(index: Tensor, size: int) -> Tensor:
     if not isinstance(size, int) or size > LARGEST:
         raise Decline(f"the dimension has size {size}, which int32 may not hold")
     return index.to(torch.int32)
-
-
-def _wrapped(index: Tensor, size: int) -> Tensor:
-    """An index in int32 that counts from the start."""
-    narrow = index if index.dtype == torch.int32 else index.to(torch.int32)
-    return narrow if never_negative(index) else torch.where(narrow < 0, narrow + size, narrow)
 
 
 def _check_range(index: Tensor, size: int, negative: bool) -> None:

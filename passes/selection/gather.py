@@ -8,7 +8,7 @@ end; ``take_along_dim`` broadcasts first, and takes an index modulo the size. An
 so int32 holds it.
 
 **Why the backend needs it.** Arm's ``gather`` takes int32, dimension 1, and ranks 2 and 3 only, and TOSA's GATHER
-does not wrap negative indices.
+does not wrap negative indices. Its FP profile compares no int32, so there negative indices are wrapped in float32.
 
 **What it leaves alone.** A dimension of 2**31 elements or more, or of symbolic size. An index that is out of range is
 an error in PyTorch, and undefined on the device.
@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
+from lowerfix.passes.scatter._places import wrapped
 from lowerfix.passes.selection._ranking import swapped, taken
-from lowerfix.rewriting import never_negative, rewrite
+from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
@@ -38,13 +39,33 @@ def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> 
 @rewrite(aten.take_along_dim.default)
 def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """The same, after broadcasting; without a dimension, of both flattened."""
+    return _taken_along(x, indices, dim, torch.int32)
+
+
+@rewrite(aten.take_along_dim.default, cost=2)
+def take_along_dim_float(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """The same with index arithmetic in float32, for backends without int32 comparisons."""
+    return _taken_along(x, indices, dim, torch.float32)
+
+
+@rewrite(aten.take.default)
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """``index_select`` of the flattened tensor."""
+    return _taken_flat(x, index, torch.int32)
+
+
+@rewrite(aten.take.default, cost=2)
+def take_float(x: Tensor, index: Tensor) -> Tensor:
+    """The same with index arithmetic in float32."""
+    return _taken_flat(x, index, torch.float32)
+
+
+def _taken_along(x: Tensor, indices: Tensor, dim: int | None, kind: torch.dtype) -> Tensor:
     if dim is None:
         x, indices, dim = x.reshape(-1), indices.reshape(-1), 0
     _check(x, dim)
     n = x.shape[dim]
-    index = indices.to(torch.int32)
-    if not never_negative(indices):
-        index = torch.where(index < 0, index + n, index)
+    index = wrapped(indices, n, kind)
     dim = dim % x.dim()
     before = torch.broadcast_shapes(x.shape[:dim], index.shape[:dim])
     after = torch.broadcast_shapes(x.shape[dim + 1 :], index.shape[dim + 1 :])
@@ -53,15 +74,10 @@ def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor
     return _gathered(x, dim, index)
 
 
-@rewrite(aten.take.default)
-def take(x: Tensor, index: Tensor) -> Tensor:
-    """``index_select`` of the flattened tensor."""
-    n = x.numel()
-    _check(x.reshape(-1), 0)
-    narrow = index.to(torch.int32).reshape(-1)
-    if not never_negative(index):
-        narrow = torch.where(narrow < 0, narrow + n, narrow)
-    return torch.index_select(x.reshape(-1), 0, narrow).reshape(index.shape)
+def _taken_flat(x: Tensor, index: Tensor, kind: torch.dtype) -> Tensor:
+    flat = x.reshape(-1)
+    _check(flat, 0)
+    return torch.index_select(flat, 0, wrapped(index.reshape(-1), flat.shape[0], kind)).reshape(index.shape)
 
 
 def _check(x: Tensor, dim: int) -> None:

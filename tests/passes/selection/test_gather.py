@@ -8,7 +8,7 @@ from selection_inputs import SEEDS, SHAPES, SOME, special
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.selection.gather import gather, take, take_along_dim
+from lowerfix.passes.selection.gather import gather, take, take_along_dim, take_along_dim_float, take_float
 from lowerfix.testing import adversarial_inputs, assert_same, check_rewrite
 
 
@@ -22,6 +22,18 @@ def test_of_an_index_input_only_the_cast_stays_outside() -> None:
         expect="gather",
         allowed_left=["_to_dim_order_copy"],
         lowered_inputs=list(adversarial_inputs(inputs)),
+    )
+
+
+@pytest.mark.slow
+def test_negative_indices_without_int32_comparisons() -> None:
+    inputs = (torch.randn(3, 4), torch.tensor([[0, -1, 2, -3]]), torch.tensor([-12, 11, -1]))
+    check_rewrite(
+        lambda x, i, j: (torch.take_along_dim(x, i, 0), torch.take(x, j)),
+        inputs,
+        target="tosa-fp",
+        expect="gather",
+        allowed_left=["_to_dim_order_copy"],
     )
 
 
@@ -58,10 +70,12 @@ def test_every_rank_and_dimension(shape: Any, seed: int, cut: bool, rows: int) -
             assert_same(torch.take_along_dim(x, index, dim), take_along_dim(x, index, dim))
             negative = index - shape[dim]
             assert_same(torch.take_along_dim(x, negative, dim), take_along_dim(x, negative, dim))
+            assert_same(torch.take_along_dim(x, negative, dim), take_along_dim_float(x, negative, dim))
         everywhere = index % x.numel()
         assert_same(torch.take_along_dim(x, everywhere), take_along_dim(x, everywhere))
         assert_same(torch.take(x, everywhere), take(x, everywhere))
         assert_same(torch.take(x, everywhere - x.numel()), take(x, everywhere - x.numel()))
+        assert_same(torch.take(x, everywhere - x.numel()), take_float(x, everywhere - x.numel()))
 
 
 def test_what_is_declined() -> None:
