@@ -24,7 +24,7 @@ What lowerfix does not do. In a report each of these has its reason and your sou
 ## In general
 
 - The dtypes of a program's inputs and outputs stay. An int64 input or output is cast on the CPU, since no Arm target
-  has int64: that one cast stays there (`allow="int32-inputs"` changes the inputs).
+  has int64: that one cast stays there (`allow="int32-inputs"` and `allow="int32-outputs"` change the interface).
 - A program that only moves data (`x.view(...)`, `x.clone()`) has nothing to delegate, and stays on the CPU.
 - Sizes that depend on data (`x[mask]`, `nonzero`): what has a static form of the same numbers gets it; the rest is
   left as it is, unless you promise how many rows there are: `promises={"x[mask]": "all-true"}`. `unique` has no such

@@ -344,6 +344,15 @@ class Program:
             return False
         return not self.is_exported or self._input_specs[node.name].kind is InputKind.USER_INPUT
 
+    def user_outputs(self) -> list[Node]:
+        """The nodes that the user gets, each once, without those that also go to a buffer or an input."""
+        nodes = [value if isinstance(value, Node) else None for value in tree_leaves(self._outputs())]
+        if not self.is_exported:
+            return list(dict.fromkeys(node for node in nodes if node is not None))
+        pairs = list(zip(nodes, self._output_specs, strict=True))
+        elsewhere = {node for node, spec in pairs if spec.kind is not OutputKind.USER_OUTPUT}
+        return list(dict.fromkeys(node for node, _ in pairs if node is not None and node not in elsewhere))
+
     def add_input(self, name: str, value: torch.Tensor, like: Node, pass_id: str) -> Node:
         """Give the program one more input, after the user's own. For passes that were asked to change its interface.
 
@@ -545,7 +554,7 @@ class Program:
         return inputs, outputs
 
     def accept_outputs(self) -> None:
-        """Let the outputs be as they are now: a promise has given a size to what had one that depended on data."""
+        """Let the outputs be as they are now: the user has asked for another dtype, or promised a size."""
         self.interface = self.interface[0], self._interface()[1]
 
     def _check_interface(self) -> None:
