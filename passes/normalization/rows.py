@@ -7,7 +7,8 @@
 ``d / sqrt(mean(d * d) + eps)``, then weight and bias. The variance is that of what was centred, so nothing cancels. RMS
 norm does not centre.
 
-**Why the backend needs it.** XNNPACK takes none of them, and ``mean`` over the last two of four dimensions only.
+**Why the backend needs it.** XNNPACK takes none of them, and ``mean`` over the last two of four dimensions only. Arm
+takes all, but gives the statistics of the native forms in another shape.
 
 **What it leaves alone.** Other types than float32, whose statistics are float32; symbolic sizes; empty tensors. Where
 the variance overflows, PyTorch's kernels return NaN for the largest floats and a zero for others; this returns NaN.
@@ -24,11 +25,14 @@ from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
-ON = "xnnpack"
-RETIRE_WHEN = "XNNPACK takes layer_norm, group_norm and rms_norm; ExecuTorch 1.5.1's does not"
+RETIRE_WHEN = (
+    "XNNPACK takes layer_norm, group_norm and rms_norm, and Arm's statistics are right; not in ExecuTorch 1.5.1"
+)
+
+MISSHAPEN = "the mean and the reciprocal deviation come out in another shape"
 
 
-@rewrite(aten.layer_norm.default)
+@rewrite(aten.layer_norm.default, on="xnnpack")
 def layer_norm(
     input: Tensor,
     normalized_shape: list[int],
@@ -41,7 +45,7 @@ def layer_norm(
     return native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
 
 
-@rewrite(aten.native_layer_norm.default)
+@rewrite(aten.native_layer_norm.default, on="xnnpack")
 def native_layer_norm(
     input: Tensor, normalized_shape: list[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -52,7 +56,10 @@ def native_layer_norm(
     return result, mean.reshape(statistics), scale.reshape(statistics)
 
 
-@rewrite(aten.group_norm.default)
+rewrite(aten.native_layer_norm.default, wrong=MISSHAPEN, float_only=True)(native_layer_norm)
+
+
+@rewrite(aten.group_norm.default, on="xnnpack")
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -67,7 +74,7 @@ def group_norm(
     return native_group_norm(input, weight, bias, batch, channels, rest, num_groups, eps)[0]
 
 
-@rewrite(aten.native_group_norm.default)
+@rewrite(aten.native_group_norm.default, on="xnnpack")
 def native_group_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -81,7 +88,10 @@ def native_group_norm(
     return result, mean.reshape(N, group), scale.reshape(N, group)
 
 
-@rewrite(aten.rms_norm.default)
+rewrite(aten.native_group_norm.default, wrong=MISSHAPEN, float_only=True)(native_group_norm)
+
+
+@rewrite(aten.rms_norm.default, on="xnnpack")
 def rms_norm(
     input: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -89,7 +99,7 @@ def rms_norm(
     return fused_rms_norm(input, normalized_shape, weight, eps)[0]
 
 
-@rewrite(aten._fused_rms_norm.default)
+@rewrite(aten._fused_rms_norm.default, on="xnnpack")
 def fused_rms_norm(
     input: Tensor, normalized_shape: list[int], weight: Tensor | None, eps: float | None
 ) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,17 @@ def test_every_form_is_right_on_the_reference_model() -> None:
     )
 
 
+@pytest.mark.slow
+def test_without_dimensions() -> None:
+    check_rewrite(
+        torch.pow,
+        (torch.tensor(-2.0), torch.tensor(3.0)),
+        target="tosa-fp",
+        expect="powers-of-tensors",
+        tolerance=1e-6,
+    )
+
+
 def test_the_backend_is_still_wrong_by_itself() -> None:
     inputs = (SPECIAL, SPECIAL)
     lowered = lowering.lower(export(torch.pow, inputs), "tosa-fp", compile=False)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import lowerfix
+from lowerfix import lowering
 from lowerfix.errors import Decline
 from lowerfix.passes.normalization import rows as forms
 from lowerfix.testing import adversarial, adversarial_inputs, assert_same, check_rewrite, export
@@ -31,6 +32,31 @@ def test_xnnpack_takes_every_norm() -> None:
     inputs = (torch.randn(2, 6, 8),)
     lowered_inputs = list(adversarial_inputs(inputs))
     check_rewrite(Norms(), inputs, target="xnnpack", expect="rows", tolerance=2e-5, lowered_inputs=lowered_inputs)
+
+
+def statistics(x: Tensor) -> tuple[Tensor, ...]:
+    return (
+        *torch.native_layer_norm(x, [8], None, None, 1e-5),
+        *torch.native_group_norm(x, None, None, 2, 6, 8, 3, 1e-5),
+    )
+
+
+def test_arm_gives_the_statistics_in_their_shape() -> None:
+    inputs = (torch.randn(2, 6, 8),)
+    program = lowerfix.apply(export(statistics, inputs), target="tosa-fp")
+    lowered = lowering.lower(program, "tosa-fp", compile=False)
+    assert (lowered.delegates, lowered.cpu_ops) == (1, {})
+    x = inputs[0].clone()
+    x[0, 0, 0] = float("nan")
+    for trial in (inputs, (x,)):
+        assert_same(list(statistics(*trial)), list(lowering.execute(lowered, trial)), 2e-5)
+
+
+def test_arm_is_still_wrong_by_itself() -> None:
+    inputs = (torch.randn(2, 6, 8),)
+    lowered = lowering.lower(export(statistics, inputs), "tosa-fp", compile=False)
+    with pytest.raises(RuntimeError, match="shape"):  # retire the rewrite once this is right upstream
+        lowering.execute(lowered, inputs)
 
 
 @settings(max_examples=50, deadline=None)
