@@ -3,7 +3,7 @@
 **What it rewrites.** Every tensor computed from parameters, buffers, constants and factory ops alone (``arange``
 positions, causal masks, sin-cos tables, weight norm, LoRA sums, cast weights) becomes a stored tensor: a parameter
 where parameters went into it, else a buffer. It is computed by the same ATen ops in the same dtypes, so it is exact.
-What was only read by them is dropped from the program.
+What was only read by them is dropped from the program. Equal tensors of one float are stored once.
 
 **Why the backend needs it.** Tables are built with int64 and float64 ops that accelerators lack, and a weight that is
 computed in the graph is not a constant weight: XNNPACK then leaves the convolution or matmul on the CPU.
@@ -106,6 +106,12 @@ class FoldConstants(Pass):
         elif not shared:
             value = value.clone() if value.untyped_storage().nbytes() > 2 * _size(value) + 64 else value
         from_parameters = any(isinstance(t, torch.nn.Parameter) for t in stored)
+        key = None if from_parameters or value.numel() != 1 or not value.is_floating_point() else _key(value)
+        same = program.numbers.get(key)
+        if same is not None and not same._erased:
+            context.find(self.id, node, Outcome.REWRITTEN, "depends on no input: an equal number is stored already")
+            program.replace(node, same)
+            return True
         names = [program.stored_name(source) for source in sources[node]]
         new = program.add_tensor(
             value,
@@ -116,7 +122,14 @@ class FoldConstants(Pass):
         )
         context.find(self.id, node, Outcome.REWRITTEN, "depends on no input: computed once and stored")
         program.replace(node, new)
+        if key is not None:
+            program.numbers[key] = new
         return True
+
+
+def _key(value: torch.Tensor) -> tuple[Any, ...]:
+    """What makes two tensors of one number the same: NaN and the sign of a zero as well."""
+    return value.dtype, value.shape, bytes(value.reshape(1).view(torch.uint8).tolist())
 
 
 def _is_op(node: Node) -> bool:

@@ -175,6 +175,8 @@ class Program:
         self._ranges: Ranges | None = None
         self._new_inputs: list[Node] = []
         self._new_outputs = 0
+        self.numbers: dict[Any, Node] = {}
+        """Stored tensors of one number, for passes that would store it again."""
         self._used_before: set[str] = {node.name for node in graph.nodes if node.users}
         if isinstance(source, ExportedProgram):
             self._signature = copy.copy(source.graph_signature)

@@ -203,3 +203,15 @@ def test_a_number_as_a_tensor_stays_for_quantizers_which_know_it_so() -> None:
     for target, kept in (("ethos-u85", 1), ("vgf", 0)):
         graph = FoldConstants()(program, target).graph_module.graph
         assert len(graph.find_nodes(op="call_function", target=torch.ops.aten.full.default)) == kept
+
+
+def test_equal_numbers_are_stored_once() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        y = x * torch.full([1], 0.5) + torch.full([1], 0.5) + torch.full([1, 1], 0.5) + torch.full([1], -0.0)
+        return y * torch.full([1], 0.0)
+
+    rewritten = lowerfix.apply(export(model, (torch.randn(2, 3),)), target="xnnpack")
+    stored = {name: value for name, value in rewritten.state_dict.items() if value.numel() == 1}
+    assert len(stored) == 4, stored  # by shape, and by the sign of a zero
+    reads = [node for node in rewritten.graph.nodes if node.op == "placeholder" and len(node.users) == 2]
+    assert len(reads) == 1
