@@ -23,6 +23,26 @@ def test_xnnpack_takes_every_form() -> None:
     )
 
 
+def test_sums_of_whole_numbers_are_whole() -> None:
+    """Some may count by them, and ask whether the count is a number."""
+    inputs = tuple((torch.rand(20, count) < 0.5).float() for count in (49, 300, 8209))
+    assert any(torch.any(x.mean(1) * x.shape[1] != x.sum(1)) for x in inputs)
+    check_rewrite(
+        lambda *xs: tuple(x.sum(1) for x in xs),
+        inputs,
+        target="xnnpack",
+        expect="mean-of-rows",
+        tolerance=1e-5,
+        lowered_tolerance=0.0,
+    )
+
+
+@pytest.mark.parametrize("count", [1, 4096, 8192, 8209, 3 * 4099])
+def test_long_rows_take_few_ones(count: int) -> None:
+    x = torch.randint(-9, 9, (2, count)).float()
+    assert_same(x.sum(1), forms.sum_(x, [1]))
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 4), max_size=4), st.data(), st.booleans())
 def test_every_dimension(shape: list[int], data: st.DataObject, keepdim: bool) -> None:
