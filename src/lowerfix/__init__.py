@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lowerfix.api import apply, compile_spec
+    from lowerfix.dry_run import explain
     from lowerfix.errors import Decline, LowerfixError
     from lowerfix.pipeline import Pipeline
-    from lowerfix.report import Finding, Outcome, Report
+    from lowerfix.report import Finding, NotWhole, Outcome, Report
     from lowerfix.wrappers import wrap_partitioner, wrap_quantizer
 
 __version__ = "0.1.0"
@@ -22,8 +23,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "apply": "api",
     "compile_spec": "api",
+    "explain": "dry_run",
     "Decline": "errors",
     "LowerfixError": "errors",
+    "NotWhole": "report",
     "Pipeline": "pipeline",
     "Finding": "report",
     "Outcome": "report",
@@ -36,11 +39,13 @@ __all__ = [
     "Decline",
     "Finding",
     "LowerfixError",
+    "NotWhole",
     "Outcome",
     "Pipeline",
     "Report",
     "apply",
     "compile_spec",
+    "explain",
     "wrap_partitioner",
     "wrap_quantizer",
 ]

@@ -124,7 +124,7 @@ def _apply(
             "Next step: torch.export.export(model.eval(), example_inputs)"
         )
     if target.quantized and stage is Stage.FLOAT:
-        report.add(Finding("", "", "", Outcome.DORMANT, _not_quantized(target)))
+        report.add(Finding("", "", "", Outcome.DORMANT, not_quantized(target)))
     for node in module.graph.nodes:
         if node.op == "call_function" and isinstance(node.target, torch._ops.HigherOrderOperator):
             report.add(
@@ -167,7 +167,8 @@ def compile_spec(
     return target.suited_to(dtypes).compile_spec()
 
 
-def _not_quantized(target: Target) -> str:
+def not_quantized(target: Target) -> str:
+    """What ``apply`` says of a float program for a target that computes in int8 only."""
     return (
         f"{target.name} computes in int8 only and this program is not quantized: as it is, all of it stays on the CPU. "
         "Quantize what apply returns (prepare_pt2e, calibrate, convert_pt2e, export), then apply lowerfix again"

@@ -18,14 +18,13 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from torch import nn
 from torch.export import ExportedProgram
 
 import lowerfix
-from lowerfix import lowering, targets
-from lowerfix.errors import LowerfixError
+from lowerfix import lowering, report_table, targets
+from lowerfix.errors import LowerfixError, first_line
 from lowerfix.lowering import Lowered, max_abs_error, signal_to_noise
 from lowerfix.report import Report
 from lowerfix.targets import Target
@@ -106,7 +105,7 @@ def run(
                 try:
                     _run(result, program, reference, subject, output, report, say)
                 except Exception as error:
-                    result.error = _first_line(error)
+                    result.error = first_line(error)
 
     for start in range(0, len(runs), COLUMNS):
         console.print(_table(runs[start : start + COLUMNS]))
@@ -223,14 +222,6 @@ def _umask() -> int:
     return umask
 
 
-def _first_line(error: BaseException) -> str:
-    """The root cause of an error in one line."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {line}" if line else type(error).__name__
-
-
 @contextmanager
 def _progress() -> Iterator[Say]:
     """Show the stage on the terminal; without a terminal, show nothing.
@@ -299,21 +290,7 @@ _CELLS: dict[str, Callable[[Run], str]] = {
 
 
 def _print_findings(console: Console, target: Target, report: Report) -> None:
-    """What lowerfix did and did not do for a target; what was found at several places is told once."""
+    """What lowerfix did and did not do for a target."""
     console.print(f"\n[bold]What lowerfix did for {target.name}[/bold]")
-    groups: dict[tuple[str, str, str, str], list[str]] = {}
-    for finding in report:
-        key = (finding.outcome.value, finding.pass_id, finding.op, finding.reason)
-        # Short where the file is near by.
-        groups.setdefault(key, []).append(min(finding.source, _relative(finding.source), key=len))
-    for (outcome, pass_id, op, reason), sources in groups.items():
-        color = "green" if outcome == "rewritten" else "yellow"
-        what = "  ".join(filter(None, (pass_id, op if len(sources) == 1 else f"{len(sources)} × {op}")))
-        console.print(f"[{color}]{outcome}[/{color}]  {escape(what)}", highlight=False)
-        for source in dict.fromkeys(filter(None, sources)):
-            console.print(Padding(escape(source), (0, 0, 0, 4)), highlight=False, style="cyan")
-        console.print(Padding(escape(reason), (0, 0, 0, 4)), highlight=False)
-
-
-def _relative(path: str) -> str:
-    return os.path.relpath(path) if path else ""
+    for part in report_table.findings(report):
+        console.print(part, highlight=False)

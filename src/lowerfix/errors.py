@@ -1,4 +1,4 @@
-"""The two exceptions of lowerfix."""
+"""The two exceptions of lowerfix, and what is told of those of others."""
 
 
 class LowerfixError(Exception):
@@ -15,3 +15,11 @@ class Decline(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def first_line(error: BaseException) -> str:
+    """The root cause of an error in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {line}"[:300] if line else type(error).__name__

@@ -152,7 +152,7 @@ def lower(
     left = [node for node in edge.exported_program().graph.nodes if node.op == "call_function"]
     names = Counter(op_name(node) for node in left if node.target is not operator.getitem)
     quantizing = [node for node in left if "quantize_per" in op_name(node)]
-    boundary = sum(_at_boundary(node, edge.exported_program()) for node in quantizing)
+    boundary = sum(at_boundary(node, edge.exported_program()) for node in quantizing)
     return Lowered(
         target=target,
         edge=edge,
@@ -284,7 +284,7 @@ def op_name(node: Node) -> str:
     return re.sub(r"^(aten|dim_order_ops|quantized_decomposed)\.", "", name).removesuffix(".default")
 
 
-def _at_boundary(node: Node, program: ExportedProgram) -> bool:
+def at_boundary(node: Node, program: ExportedProgram) -> bool:
     """Whether a quantize or dequantize op touches an input or an output of the program."""
     source = node.all_input_nodes[0]
     return source.name in program.graph_signature.user_inputs or all(user.op == "output" for user in node.users)

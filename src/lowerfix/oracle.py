@@ -36,12 +36,16 @@ from torch.utils._pytree import tree_flatten, tree_leaves
 
 from lowerfix.cache import DiskCache
 from lowerfix.composites import listed_once
+from lowerfix.errors import first_line
 from lowerfix.rewriting import describe_value
 from lowerfix.source import op_name
 from lowerfix.targets import Target
 
 HEAVY = 8 << 20
 """Bytes from which on a constant is heavy."""
+
+DIES = "the lowering dies on it"
+"""How a reason begins where the partitioner takes what the preprocess then dies on."""
 
 _MACHINE = (OSError, ImportError, MemoryError)
 """Failures of this machine, not of the backend: they end the call, and are no answers to keep."""
@@ -92,7 +96,7 @@ class Answer:
     def reason(self) -> str:
         """Why it is not taken whole, in the backend's words."""
         if self.error:
-            return f"the lowering dies on it: {self.error}"
+            return f"{DIES}: {self.error}"
         return "; ".join(dict.fromkeys(f"{refusal.op}: {refusal.reason}" for refusal in self.refusals))
 
     @property
@@ -238,7 +242,7 @@ class Oracle:
         found: dict[str, str] = {}
         open_: dict[str, Question] = {}
         for question, answer in zip(questions, answers, strict=True):
-            found[question.key] = answer.dead or (answer.error and f"the lowering dies on it: {answer.error}")
+            found[question.key] = answer.dead or (answer.error and f"{DIES}: {answer.error}")
             if answer.refusals and not found[question.key] and self.target.runs_here and not question.symbolic:
                 stored = self._disk.get(f"runs {question.key}")
                 if stored is None:
@@ -275,7 +279,7 @@ class Oracle:
         except _MACHINE:
             raise
         except Exception as error:
-            return _first_line(error)
+            return first_line(error)
         finally:
             _forget_probe()
         return failure(pte, inputs)
@@ -293,7 +297,7 @@ class Oracle:
             raise
         except Exception as error:
             if len(questions) == 1:
-                return [Answer(error=_first_line(error))]
+                return [Answer(error=first_line(error))]
             middle = len(questions) // 2
             return self._probe(questions[:middle]) + self._probe(questions[middle:])
         lowerable = []
@@ -353,7 +357,7 @@ class Oracle:
             raise
         except Exception as error:
             if len(chosen) == 1:
-                yield chosen[0], _first_line(error)
+                yield chosen[0], first_line(error)
                 return
             middle = len(chosen) // 2
             yield from self._preprocess(questions, chosen[:middle])
@@ -587,13 +591,6 @@ def _dynamic(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return None
     return {d: torch.export.Dim.AUTO for d, size in enumerate(value.shape) if isinstance(size, torch.SymInt)}
-
-
-def _first_line(error: BaseException) -> str:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    line = next((line for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {line.strip()}"[:300]
 
 
 def _decode(stored: dict[str, Any]) -> Answer | None:

@@ -41,6 +41,23 @@ def source_line(node: Node) -> str:
     return ""
 
 
+def module_path(node: Node) -> str:
+    """The path of the module that a node comes from, ``encoder.layers.0``; empty for the model itself."""
+    entries = list((node.meta.get("nn_module_stack") or {}).values())
+    return re.sub(r"^L\['self'\]\.?|\._modules\['(\w+)'\]", r".\1", str(entries[-1][0])).strip(".") if entries else ""
+
+
+def origins(node: Node) -> frozenset[str]:
+    """The names of the nodes that a node was made of, in this graph and in those that it was lowered from."""
+    names = {node.name}
+    pending = list(node.meta.get("from_node") or [])
+    while pending:
+        source = pending.pop()
+        names.add(source.name)
+        pending += source.from_node or []
+    return frozenset(names)
+
+
 def describe(node: Node) -> str:
     """Name a node for an error message: its name, its op and the user's source line."""
     place = source_line(node)

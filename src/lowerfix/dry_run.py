@@ -1,0 +1,410 @@
+"""``explain``: what would stay on the CPU without lowerfix and with it, why, and what to do; nothing is changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.export import Dim, ExportedProgram
+from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._pytree import tree_leaves, tree_unflatten
+
+from lowerfix import targets
+from lowerfix.advice import advise, in_plain_words
+from lowerfix.api import apply, not_quantized
+from lowerfix.composites import listed_once
+from lowerfix.errors import LowerfixError, first_line
+from lowerfix.lowering import at_boundary, captured_output, quantize
+from lowerfix.oracle import DIES, computes, missing_kernel, readable
+from lowerfix.partitioning import fast, plan
+from lowerfix.pipeline import Pipeline
+from lowerfix.placement import Op, Placement
+from lowerfix.program import Stage, fake_tensors, stage_of
+from lowerfix.report import Finding, Outcome, Report
+from lowerfix.source import module_path, op_name, origins, source_line
+from lowerfix.targets import Target
+
+Calibration = Sequence[tuple[Any, ...]]
+
+
+def explain(
+    program: ExportedProgram | Mapping[str, ExportedProgram],
+    *,
+    target: str | Target,
+    pipeline: Pipeline | None = None,
+    skip: str | Iterable[str] = (),
+    only: str | Iterable[str] | None = None,
+    allow: str | Iterable[str] = (),
+    promises: Mapping[str, Any] | None = None,
+    guard: str | None = None,
+    calibration: Calibration | Mapping[str, Calibration] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
+    """Tell what the target's installed backend would take of a program, without lowerfix and with it, and why.
+
+    The real partitioner is asked; nothing is compiled, and the program is not changed. For an int8 target a program
+    that is not quantized is quantized on the way.
+
+    Args:
+        program: what ``torch.export.export`` returns, or a dict by method name.
+        target, pipeline, skip, only, allow, promises, guard: as :func:`lowerfix.apply` takes them.
+        calibration: tuples of inputs to quantize with, by method name for a dict of programs; where it is left out,
+            those that the program was exported with, or zeros. Which ops are taken does not hang on them.
+        progress: called with the name of each stage as it begins.
+
+    Returns:
+        a report with the placement of all ops before and after, what was rewritten, what was declined, what stays on
+        the CPU and what to do about it; what costs most delegates comes first.
+
+    Raises:
+        LowerfixError: as ``apply`` raises it, and for a program in Edge dialect. What the backend raises is told in the
+            report.
+    """
+    target = targets.get(target)
+    target.check_installed()
+    programs = dict(program) if isinstance(program, Mapping) else {"": program}
+    for name, one in programs.items():
+        _check(one, name)
+    given = calibration if isinstance(calibration, Mapping) else dict.fromkeys(programs, calibration)
+    run = _Run(target, Report(target=target.name), progress or (lambda stage: None))
+
+    def rewrite(programs: dict[str, ExportedProgram]) -> dict[str, ExportedProgram]:
+        with run.stage("rewriting"), captured_output():
+            return apply(
+                programs,
+                target=target,
+                pipeline=pipeline,
+                skip=skip,
+                only=only,
+                allow=allow,
+                promises=promises,
+                guard=guard,
+                report=found,
+            )
+
+    found = Report()
+    run.report.before, before = run.place(programs, given, "without lowerfix")
+    rewritten = rewrite(programs)
+    if found.of(Outcome.REWRITTEN) or target.quantized:
+        run.report.after, left = run.place(rewritten, given, "with lowerfix", rewrite)
+    else:
+        run.report.after, left = run.report.before, before
+    if target.quantized:
+        found = Report(finding for finding in found if finding.reason != not_quantized(target))
+    run.report.before = _dying(run.report.before, found, target, rewritten=True)
+    run.report.after = _dying(run.report.after, found, target, rewritten=False)
+    run.report.extend(_ranked(left, found))
+    return run.report
+
+
+@dataclasses.dataclass
+class _Left:
+    """A finding about an op on the CPU, and the names of the nodes of the rewritten program that it came from."""
+
+    finding: Finding
+    origins: frozenset[str]
+    between: bool
+
+
+@dataclasses.dataclass
+class _Run:
+    """One call of ``explain``."""
+
+    target: Target
+    report: Report
+    progress: Callable[[str], None]
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Tell that a stage begins, and add up its time."""
+        self.progress(name)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.report.seconds[name] = self.report.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def place(
+        self,
+        programs: dict[str, ExportedProgram],
+        calibration: Mapping[str, Calibration | None],
+        name: str,
+        rewrite: Callable[[dict[str, ExportedProgram]], dict[str, ExportedProgram]] | None = None,
+    ) -> tuple[Placement, list[_Left]]:
+        """Where the ops of all methods run, and the findings about those on the CPU."""
+        whole = _Method()
+        try:
+            if self.target.quantized and any(stage_of(one.graph) is Stage.FLOAT for one in programs.values()):
+                with self.stage(f"{name}: quantizing"):
+                    programs = {
+                        method: self._quantized(one, calibration.get(method)) for method, one in programs.items()
+                    }
+                if rewrite is not None:
+                    programs = rewrite(programs)
+            with self.stage(f"{name}: partitioning"):
+                for method, one in programs.items():
+                    whole.add(_placed(one, self.target, f"{method}/" if method else ""))
+        except (OSError, ImportError, MemoryError, LowerfixError):
+            raise  # not the backend's word
+        except Exception as error:
+            return Placement(error=first_line(error)), []
+        between = (one.finding.node for one in whole.left if one.between)
+        placement = Placement.of(whole.ops, whole.borders, between)
+        return dataclasses.replace(placement, error=whole.dies), whole.left
+
+    def _quantized(self, program: ExportedProgram, calibration: Calibration | None) -> ExportedProgram:
+        if stage_of(program.graph) is not Stage.FLOAT:
+            return program
+        inputs = [tuple(one) for one in calibration] if calibration else [_example_inputs(program)]
+        return quantize(program, self.target, inputs, dynamic_shapes=_dynamic_shapes(program))
+
+
+def _check(program: Any, method: str) -> None:
+    where = f" for method {method!r}" if method else ""
+    if not isinstance(program, ExportedProgram):
+        raise LowerfixError(
+            f"lowerfix.explain takes what torch.export.export returns, got a {type(program).__name__}{where}. "
+            "Next step: torch.export.export(model.eval(), example_inputs)"
+        )
+    if stage_of(program.graph) is Stage.EDGE:
+        raise LowerfixError(
+            f"the program{where} is in Edge dialect, where ops are decomposed already. "
+            "Next step: explain what torch.export.export returns"
+        )
+
+
+class _Seen(Exception):
+    """The partitioner has answered: no delegate is to be made."""
+
+
+def partitioned(program: ExportedProgram, target: Target) -> tuple[ExportedProgram, dict[str, str]]:
+    """The Edge program with the tags of the target's partitioner, and why nodes are refused; nothing is lowered."""
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+    partitioner: Any = target.partitioner()
+    original = partitioner.partition
+    answer: list[tuple[ExportedProgram, dict[str, str]]] = []
+
+    def partition(edge: ExportedProgram) -> Any:
+        with fast(), target.rejections() as reasons:
+            original(edge)
+        answer.append((edge, reasons))
+        raise _Seen
+
+    partitioner.partition = partition
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    try:
+        with captured_output(), torch.no_grad(), listed_once():
+            to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
+    except _Seen:
+        return answer[0]
+    raise AssertionError("the lowering never called the partitioner")
+
+
+@dataclasses.dataclass
+class _Method:
+    """What the partitioner makes of one method.
+
+    ``borders`` names the quantize ops next to an input or output. ``dies`` says of what the preprocess will die.
+    """
+
+    ops: list[Op] = dataclasses.field(default_factory=list)
+    borders: list[str] = dataclasses.field(default_factory=list)
+    left: list[_Left] = dataclasses.field(default_factory=list)
+    dies: str = ""
+
+    def add(self, other: _Method) -> None:
+        """Count another method in."""
+        first = 1 + max((op.delegate for op in self.ops if op.delegate is not None), default=-1)
+        for op in other.ops:
+            self.ops.append(op if op.delegate is None else dataclasses.replace(op, delegate=op.delegate + first))
+        self.borders += other.borders
+        self.left += other.left
+        self.dies = self.dies or other.dies
+
+
+def _placed(program: ExportedProgram, target: Target, prefix: str) -> _Method:
+    """Where the ops of one method run."""
+    edge, reasons = partitioned(program, target)
+    cost = plan(edge.graph, lambda node: node.op == "call_function" and "delegation_tag" in node.meta)
+    between = set(cost.to_fix)
+    users = set(edge.graph_signature.user_inputs)
+    numbers: dict[str, int] = {}
+    method = _Method()
+    for node in edge.graph.nodes:
+        if node.op == "output" or (node.op == "placeholder" and node.name in users):
+            method.ops.append(_op(node, prefix, node.op.replace("placeholder", "input"), users, counts=False))
+        if node.op != "call_function":
+            continue
+        tag = node.meta.get("delegation_tag")
+        delegate = None if tag is None else numbers.setdefault(tag, len(numbers))
+        # Without a tensor it is arithmetic of sizes.
+        counts = computes(node) and any(True for _ in fake_tensors(node))
+        name = op_name(node.target)
+        reason = ""
+        if delegate is None and counts:
+            reason = in_plain_words(readable(reasons.get(node.name, target.unexplained)))
+            reason += _other_dtypes(node)
+            kernel = missing_kernel(node.target)
+            reason += f"; and ExecuTorch's runtime has no kernel for {kernel}" if kernel else ""
+            saves = cost.costs.get(name, 0) if node in between else 0
+            finding = Finding("", prefix + node.name, name, Outcome.LEFT, reason, source_line(node), saves=saves)
+            method.left.append(_Left(finding, origins(node), node in between))
+        elif delegate is None and "quantize_per" in name and at_boundary(node, edge):
+            method.borders.append(prefix + node.name)
+        elif delegate is not None and _makes_size(node):
+            method.dies = method.dies or f"{name}{_from(source_line(node))}: {_SIZE}"
+        method.ops.append(_op(node, prefix, name, users, counts=counts, delegate=delegate, reason=reason))
+    return method
+
+
+_SIZE = (
+    "the partitioner takes it, and the lowering dies on it, for the size of its result depends on data; "
+    "for x[mask] that is told as: index.Tensor requires index dtype must be int32"
+)
+
+
+def _makes_size(node: Node) -> bool:
+    """Whether a node makes a size that depends on data; the partitioner looks at dtypes alone."""
+    made = {str(symbol) for symbol in _unbacked(node)}
+    return bool(made - {str(symbol) for source in node.all_input_nodes for symbol in _unbacked(source)})
+
+
+def _unbacked(node: Node) -> set[Any]:
+    sizes = (size for tensor in fake_tensors(node) for size in tensor.shape if isinstance(size, torch.SymInt))
+    return {symbol for size in sizes for symbol in free_unbacked_symbols(size)}
+
+
+def _from(source: str) -> str:
+    return f" from {source}" if source else ""
+
+
+def _other_dtypes(node: Node) -> str:
+    """The dtypes that a node reads or makes, where some are not usual."""
+    found = dict.fromkeys(
+        str(tensor.dtype).removeprefix("torch.")
+        for one in (*node.all_input_nodes, node)
+        for tensor in fake_tensors(one)
+    )
+    unusual = [dtype for dtype in found if dtype not in _USUAL]
+    return f"; here {', '.join(unusual)}" if unusual else ""
+
+
+_USUAL = ("float32", "int8", "int32", "bool")
+
+
+def _op(node: Node, prefix: str, name: str, users: set[str], **rest: Any) -> Op:
+    read = (n for n in node.all_input_nodes if n.op == "call_function" or n.name in users)
+    value = ", ".join(
+        f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}" for tensor in fake_tensors(node)
+    )
+    return Op(
+        prefix + node.name,
+        name,
+        tuple(prefix + n.name for n in read),
+        value,
+        module_path(node),
+        source_line(node),
+        **rest,
+    )
+
+
+def _ranked(left: list[_Left], found: Report) -> list[Finding]:
+    """All findings with what to do about them: what stays on the CPU first, and of that what costs most."""
+    advised = []
+    for finding in found:
+        if finding.outcome is Outcome.LEFT and any(_related(one, finding) for one in left):
+            continue  # what stays says so itself
+        # Not by what is said about a replacement.
+        refusal = finding.reason.partition(" does not take the replacement")[0]
+        fix, anchor = advise(refusal) if finding.outcome is not Outcome.REWRITTEN else ("", "")
+        advised.append(dataclasses.replace(finding, fix=fix, help=anchor))
+    saves: dict[Finding, int] = {}
+    staying = []
+    for one in sorted(left, key=lambda one: (-one.finding.saves, not one.between)):
+        related = [other for other in advised if other.outcome is not Outcome.REWRITTEN and _related(one, other)]
+        for other in related:
+            saves[other] = max(saves.get(other, 0), one.finding.saves)
+        fix, anchor = advise(one.finding.reason)
+        # What a pass offers by name is better than what helps in general.
+        offers = [other for other in related if other.fix and ("allow=" in other.fix or "promises=" in other.fix)]
+        if offers:
+            fix, anchor = " or ".join(dict.fromkeys(other.fix for other in offers)), offers[0].help
+        staying.append(dataclasses.replace(one.finding, fix=fix, help=anchor))
+    others = [dataclasses.replace(finding, saves=saves.get(finding, 0)) for finding in advised]
+    order = list(Outcome)
+    others.sort(key=lambda f: (f.outcome is Outcome.REWRITTEN, -f.saves, -order.index(f.outcome)))
+    return staying + others
+
+
+def _related(one: _Left, other: Finding) -> bool:
+    """Whether a finding about the rewritten program is about an op on the CPU."""
+    wide, found, _ = other.pass_id.partition("-to-float32")  # a pass about a dtype is about all ops that have it
+    if found and wide in one.finding.reason:
+        return True
+    if other.source != one.finding.source:
+        return False
+    return other.node in one.origins or (bool(other.source) and other.op == one.finding.op)
+
+
+def _dying(placement: Placement, found: Report, target: Target, *, rewritten: bool) -> Placement:
+    """A placement with an error where the backend takes an op and its preprocess then dies on it."""
+    if placement.error:
+        return placement
+    said = re.compile(rf"{re.escape(target.name)} does not take it whole \({DIES}: (.*?)\)(?:;|,|$)")
+    outcomes = {Outcome.DECLINED, Outcome.DORMANT, *([Outcome.REWRITTEN] if rewritten else [])}
+    for finding in found:
+        error = said.match(finding.reason)
+        if error and finding.outcome in outcomes:
+            return dataclasses.replace(placement, error=f"{finding.op}{_from(finding.source)}: {error[1]}")
+    return placement
+
+
+def _example_inputs(program: ExportedProgram) -> tuple[Any, ...]:
+    """The arguments that a program was exported with, or zeros."""
+    if program.example_inputs is not None:
+        arguments, keywords = program.example_inputs
+    else:
+        values = [_zeros(value) for value in _user_inputs(program)]
+        arguments, keywords = tree_unflatten(values, program.call_spec.in_spec)
+    if keywords:
+        raise LowerfixError(
+            "a program that takes keyword arguments cannot be quantized here. "
+            "Next step: export it with positional ones, or quantize it first (prepare_pt2e, convert_pt2e, export)"
+        )
+    return tuple(arguments)
+
+
+def _user_inputs(program: ExportedProgram) -> list[Any]:
+    users = set(program.graph_signature.user_inputs)
+    return [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in users]
+
+
+def _zeros(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.zeros([_hint(size) for size in value.shape], dtype=value.dtype)
+    return _hint(value)
+
+
+def _hint(size: Any) -> Any:
+    return size.node.hint if isinstance(size, torch.SymInt) else size
+
+
+def _dynamic_shapes(program: ExportedProgram) -> Any:
+    """The dynamic shapes that a program was exported with, for an export anew; None where it has none."""
+    values = _user_inputs(program)
+    if not any(isinstance(size, torch.SymInt) for v in tree_leaves(values) for size in getattr(v, "shape", ())):
+        return None
+    shapes = [
+        {d: Dim.AUTO for d, size in enumerate(value.shape) if isinstance(size, torch.SymInt)}
+        if isinstance(value, torch.Tensor)
+        else None
+        for value in values
+    ]
+    return tree_unflatten(shapes, program.call_spec.in_spec)[0]
