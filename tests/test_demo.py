@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 from pathlib import Path
 
 import pytest
@@ -122,26 +121,10 @@ def test_comparison_survives_a_crash_of_stock(models: Path) -> None:
     assert stock.error[:20] in screen.getvalue()
 
 
-def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "new" / "model.pte"
-    demo._write(path, b"first")
-    assert path.read_bytes() == b"first"
-    assert path.stat().st_mode & 0o777 == 0o666 & ~demo._umask()
-
-    def fail(source: str, destination: Path) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        demo._write(path, b"second")
-    assert path.read_bytes() == b"first"
-    assert list(path.parent.iterdir()) == [path]
-
-
 def test_a_factory_gives_model_inputs_and_calibration(models: Path) -> None:
     subject = demo.load("my_models:calibrated")
     assert (subject.name, len(subject.calibration), subject.model.training) == ("calibrated", 2, False)
-    assert demo.load("my_models:make").calibration == [subject.inputs]
+    assert demo.load("my_models:make").representative == [subject.inputs]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rich.console import Console
 
 import lowerfix
 from lowerfix import report_json
-from lowerfix.advice import advise
+from lowerfix.advice import ENTRIES, OFFERS, advise
 from lowerfix.errors import LowerfixError
 from lowerfix.placement import Op, Placement
 from lowerfix.report import Finding, NotWhole, Outcome, Report
@@ -215,3 +216,33 @@ def test_reasons_lead_to_a_next_step(reason: str, fix: str, anchor: str) -> None
     found = advise(reason)
     assert fix in found[0]
     assert found[1].startswith(anchor)
+
+
+def sections() -> dict[str, str]:
+    """The sections of the troubleshooting page by their anchors, as GitHub makes them of headings."""
+    page = (Path(__file__).parents[1] / "docs" / "troubleshooting.md").read_text()
+    parts = re.split(r"^## (.*)$", page, flags=re.MULTILINE)[1:]
+    slugs = (re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in parts[::2])
+    return dict(zip(slugs, (f"{h}\n{body}" for h, body in zip(parts[::2], parts[1::2], strict=True)), strict=True))
+
+
+def test_every_advice_leads_to_a_section_and_every_section_is_led_to() -> None:
+    assert {advice.help for advice in (*ENTRIES, *OFFERS)} == set(sections())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "call_module is not supported",
+        "index.Tensor requires index dtype must be int32",
+        "Missing out variants",
+        "invalid dtype",
+        "Could not guard on data-dependent expression",
+        "is not in Core ATen opset",
+        "Not included in BaseTOSASupportList",
+        "Node was not marked as quantized",
+    ],
+)
+def test_the_words_of_a_failure_are_found_where_they_lead(message: str) -> None:
+    _, anchor = advise(message)
+    assert message in sections()[anchor]

@@ -43,6 +43,11 @@ OFFERS = (
 # What else there is to do. The first that is found counts.
 ENTRIES = (
     Advice(r"is not quantized|apply lowerfix before prepare_pt2e", "the-program-is-not-quantized"),
+    Advice(
+        r"not marked as quantized",
+        "the-program-is-not-quantized",
+        "apply lowerfix before the quantizer; what is left then, compute by ops that the quantizer knows",
+    ),
     Advice(r"in Edge dialect", "the-program-is-in-edge-dialect", "apply lowerfix before to_edge"),
     Advice(r"call_module", "call_module-is-not-supported", "program.module(check_guards=False)"),
     Advice(
@@ -96,6 +101,12 @@ ENTRIES = (
         "compute it with arguments that the backend takes, or add a rewrite (CONTRIBUTING.md)",
     ),
 )
+
+
+def leads(reason: str) -> str:
+    """The sentences that lead from an error to what can be done about it; empty where nothing is known."""
+    fix, anchor = advise(reason)
+    return (f". Next step: {fix}" if fix else "") + (f". See {PAGE}#{anchor}" if anchor else "")
 
 
 # What backends say, in plain words.

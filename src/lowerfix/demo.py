@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import math
 import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,31 +20,21 @@ from torch import nn
 from torch.export import ExportedProgram
 
 import lowerfix
-from lowerfix import lowering, report_table, targets
+from lowerfix import files, lowering, report_table, targets
 from lowerfix.errors import LowerfixError, first_line
 from lowerfix.lowering import Lowered, max_abs_error, signal_to_noise
 from lowerfix.report import Report
+from lowerfix.screen import Say, working
+from lowerfix.subject import Subject, load
 from lowerfix.targets import Target
-
-Say = Callable[[str], None]
 
 # What fits side by side: three targets, each stock and with lowerfix.
 COLUMNS = 6
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What is lowered: `name` for the files, a model in eval mode, one tuple of inputs, and more for calibration."""
-
-    name: str
-    model: nn.Module
-    inputs: tuple[Any, ...]
-    calibration: Sequence[tuple[Any, ...]]
-
-    @property
-    def checks(self) -> Sequence[tuple[Any, ...]]:
-        """The inputs that the results are compared on: the reference model is slow, so only a few."""
-        return self.calibration[:4]
+def checks(subject: Subject) -> Sequence[tuple[Any, ...]]:
+    """The inputs that the results are compared on: the reference model is slow, so only a few."""
+    return subject.representative[:4]
 
 
 @dataclass
@@ -90,15 +77,17 @@ def run(
     """
     chosen = [_installed(name) for name in targets]
     subject = load(model)
+    if not isinstance(subject.model, nn.Module):
+        raise LowerfixError(f"{model!r} is a program; the demo needs a model, from a factory: module:factory")
     console = console or Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120)
     reports = {target: Report() for target in chosen}
     runs = []
-    with _progress() as say:
+    with working() as say:
         say("exporting")
         with lowering.captured_output(), torch.no_grad():
             # On copies: a call may change the model's buffers.
-            reference = [copy.deepcopy(subject.model)(*inputs) for inputs in subject.checks]
-            program = torch.export.export(subject.model, subject.inputs)
+            reference = [copy.deepcopy(subject.model)(*inputs) for inputs in checks(subject)]
+        program = subject.program
         for target, report in reports.items():
             for result in (Run(target, with_lowerfix=False), Run(target, with_lowerfix=True)):
                 runs.append(result)
@@ -117,43 +106,6 @@ def run(
         if result.path:
             console.print(f"Wrote {result.path}", soft_wrap=True, highlight=False)
     return runs
-
-
-def load(spec: str | None) -> Subject:
-    """The model named by `module:factory`, or the demo's own for `None`.
-
-    The module is looked for in the current directory too. Raises `LowerfixError`, which says what the factory has to
-    be like.
-    """
-    if spec is None:
-        from lowerfix import demo_model
-
-        model = demo_model.RobotPolicy().eval()
-        return Subject("robot-policy", model, demo_model.example_inputs(), demo_model.calibration_inputs())
-
-    module_name, _, factory_name = spec.partition(":")
-    if not module_name or not factory_name:
-        raise LowerfixError(f"--model {spec!r} is not of the form module:factory, as in my_package.my_model:make")
-    sys.path.insert(0, os.getcwd())
-    try:
-        factory = getattr(importlib.import_module(module_name), factory_name)
-        made = factory()
-    except Exception as error:
-        raise LowerfixError(f"--model {spec!r} cannot be made: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(os.getcwd())
-
-    if not (
-        isinstance(made, tuple)
-        and len(made) in (2, 3)
-        and isinstance(made[0], nn.Module)
-        and all(isinstance(inputs, tuple) for inputs in (made[1], *(made[2] if len(made) == 3 else ())))
-    ):
-        raise LowerfixError(
-            f"--model {spec!r}: the factory has to return (model, example_inputs) or (model, example_inputs, "
-            f"calibration_inputs): an nn.Module, a tuple of its arguments, and a list of such tuples"
-        )
-    return Subject(factory_name, made[0].eval(), made[1], list(made[2]) if len(made) == 3 else [made[1]])
 
 
 def _installed(name: str) -> Target:
@@ -186,55 +138,20 @@ def _run(
             quantizer = target.quantizer()
             if result.with_lowerfix:
                 quantizer = lowerfix.wrap_quantizer(quantizer, target=target.name)
-        program = lowering.quantize(program, target, subject.calibration, quantizer=quantizer)
+        program = lowering.quantize(program, target, subject.representative, quantizer=quantizer)
         with torch.no_grad():
             module = program.module(check_guards=False)
-            result.eager_snr = signal_to_noise(reference, [module(*inputs) for inputs in subject.checks])
+            result.eager_snr = signal_to_noise(reference, [module(*inputs) for inputs in checks(subject)])
         program = rewritten(program)
     say(at + "compiling for the device")
     result.lowered = lowering.lower(program, target, compile=True)
     path = output / f"{subject.name}-{target.name}-{result.side}.pte"
-    _write(path, result.lowered.pte())
+    files.write(path, result.lowered.pte())
     result.path = path
     say(at + "executing on this machine")
     executable = lowering.lower(program, target, compile=False)
-    actual = [lowering.execute(executable, inputs) for inputs in subject.checks]
+    actual = [lowering.execute(executable, inputs) for inputs in checks(subject)]
     result.max_error, result.snr = max_abs_error(reference, actual), signal_to_noise(reference, actual)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            file.write(content)
-            file.close()
-            os.chmod(file.name, 0o666 & ~_umask())  # a temporary file is for its owner alone
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-
-
-def _umask() -> int:
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
-
-
-@contextmanager
-def _progress() -> Iterator[Say]:
-    """Show the stage on the terminal; without a terminal, show nothing.
-
-    It has a file of its own, since the output of the backends is caught at the file descriptors meanwhile.
-    """
-    with os.fdopen(os.dup(2), "w") as file:
-        console = Console(file=file)
-        if console.is_terminal:
-            with console.status("starting") as status:
-                yield status.update
-        else:
-            yield lambda stage: None
 
 
 def _table(runs: Sequence[Run]) -> Table:

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -245,6 +245,10 @@ class Captured:
     warnings: tuple[str, ...] = ()
 
 
+transcript: IO[str] | None = None
+"""Where all that is caught is written down too, while a command of the command line works."""
+
+
 @contextmanager
 def captured_output() -> Iterator[Captured]:
     """Catch what is printed, by subprocesses and C++ as well, so at the file descriptors; filled when the block ends.
@@ -275,6 +279,8 @@ def captured_output() -> Iterator[Captured]:
                 os.dup2(original, descriptor)
                 os.close(original)
             captured.log = _read(sink)
+            if transcript is not None:
+                transcript.write(captured.log)
             captured.warnings = tuple(dict.fromkeys(str(warning.message) for warning in caught))
 
 
