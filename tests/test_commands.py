@@ -136,6 +136,7 @@ def test_apply_lower_and_explain_work_on_files(call: Call, program: Path, tmp_pa
     assert (code, err) == (1, "1 ops stay on the CPU: convolution\n")
 
 
+@pytest.mark.slow
 def test_lower_quantizes_with_calibration_data(call: Call, program: Path, tmp_path: Path) -> None:
     code, out, err = call("lower", "command_models:calibrated", "-t", "ethos-u85", "-o", "up.pte", "--log", "tools.log")
     assert (code, err) == (0, "")

@@ -76,6 +76,9 @@ def explain(
     promise: Promise = None,
     promises: Promises = None,
     calibration: Calibration = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Execute what is lowered here, and each rewrite; compare with eager.")
+    ] = False,
     baseline: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="An earlier JSON report; exit with 1 if it is worse now."),
@@ -87,7 +90,7 @@ def explain(
 ) -> None:
     """Say which ops stay on the CPU, why, from which line, what lowerfix would do, and what is left for you to do."""
     commands, options = _prepared(model, target, skip, only, allow, promise, promises, json, log, strict, debug)
-    raise typer.Exit(commands.explain(options, calibration, baseline))
+    raise typer.Exit(commands.explain(options, calibration, baseline, verify))
 
 
 @app.command()

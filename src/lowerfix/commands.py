@@ -80,7 +80,7 @@ class Options:
         return target
 
 
-def explain(options: Options, calibration: Path | None, baseline: Path | None) -> int:
+def explain(options: Options, calibration: Path | None, baseline: Path | None, verify: bool) -> int:
     """Say what stays on the CPU and why."""
     target = options.check()
     old = Report.load(baseline) if baseline else None
@@ -90,7 +90,12 @@ def explain(options: Options, calibration: Path | None, baseline: Path | None) -
         data = _calibration(subject, calibration)
         say("exporting")
         report = lowerfix.explain(
-            subject.program, target=target, calibration=data or None, progress=say, **options.of_apply
+            subject.program,
+            target=target,
+            calibration=data or None,
+            verify=(data or subject.representative)[:4] if verify else None,
+            progress=say,
+            **options.of_apply,
         )
     _show(report, options)
     worse = report.regressions(old) if old else []

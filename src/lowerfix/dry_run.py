@@ -18,17 +18,19 @@ from torch.utils._pytree import tree_leaves, tree_unflatten
 from lowerfix import targets
 from lowerfix.advice import advise, in_plain_words
 from lowerfix.api import apply, not_quantized
+from lowerfix.base import Pass
 from lowerfix.composites import listed_once
 from lowerfix.errors import LowerfixError, first_line
-from lowerfix.lowering import at_boundary, captured_output, quantize
+from lowerfix.lowering import at_boundary, captured_output, execute, lower, quantize
 from lowerfix.oracle import DIES, computes, missing_kernel, readable
 from lowerfix.partitioning import fast, plan
-from lowerfix.pipeline import Pipeline
-from lowerfix.placement import Op, Placement
-from lowerfix.program import Stage, fake_tensors, stage_of
+from lowerfix.pipeline import Callback, Pipeline
+from lowerfix.placement import Op, Placement, Verified
+from lowerfix.program import Program, Stage, fake_tensors, stage_of
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.source import module_path, op_name, origins, source_line
 from lowerfix.targets import Target
+from lowerfix.verification import Watch, compare, evaluate, fitted, inputs_of, prefixed, unchanged
 
 Calibration = Sequence[tuple[Any, ...]]
 
@@ -44,6 +46,7 @@ def explain(
     promises: Mapping[str, Any] | None = None,
     guard: str | None = None,
     calibration: Calibration | Mapping[str, Calibration] | None = None,
+    verify: Any = None,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Tell what the target's installed backend would take of a program, without lowerfix and with it, and why.
@@ -56,6 +59,10 @@ def explain(
         target, pipeline, skip, only, allow, promises, guard: as :func:`lowerfix.apply` takes them.
         calibration: tuples of inputs to quantize with, by method name for a dict of programs; where it is left out,
             those that the program was exported with, or zeros. Which ops are taken does not hang on them.
+        verify: inputs, as a tuple of arguments, a list of such tuples, or ``True`` for those that the program was
+            exported with; by method name for a dict of programs. Then the program is run after each rewrite, and what
+            is lowered is executed on this machine, and compared with eager PyTorch: see ``report.verified``. That takes
+            much longer.
         progress: called with the name of each stage as it begins.
 
     Returns:
@@ -73,22 +80,31 @@ def explain(
         _check(one, name)
     given = calibration if isinstance(calibration, Mapping) else dict.fromkeys(programs, calibration)
     run = _Run(target, Report(target=target.name), progress or (lambda stage: None))
+    found = Report()
+    inputs = inputs_of(verify, programs) if verify not in (None, False) else {}
+    watch = Watch(found)
+    passes = Pipeline.default() if pipeline is None else pipeline
+    if inputs and isinstance(passes, Pipeline):
+        passes = passes.with_callback(_both(passes.callback, watch))
 
     def rewrite(programs: dict[str, ExportedProgram]) -> dict[str, ExportedProgram]:
+        result = {}
         with run.stage("rewriting"), captured_output():
-            return apply(
-                programs,
-                target=target,
-                pipeline=pipeline,
-                skip=skip,
-                only=only,
-                allow=allow,
-                promises=promises,
-                guard=guard,
-                report=found,
-            )
+            for name, one in programs.items():
+                watch.begin(inputs.get(name, ()))
+                result[name] = apply(
+                    one,
+                    target=target,
+                    pipeline=passes,
+                    skip=skip,
+                    only=only,
+                    allow=allow,
+                    promises=promises,
+                    guard=guard,
+                    report=found,
+                )
+        return result
 
-    found = Report()
     run.report.before, before = run.place(programs, given, "without lowerfix")
     rewritten = rewrite(programs)
     if found.of(Outcome.REWRITTEN) or target.quantized:
@@ -100,7 +116,20 @@ def explain(
     run.report.before = _dying(run.report.before, found, target, rewritten=True)
     run.report.after = _dying(run.report.after, found, target, rewritten=False)
     run.report.extend(_ranked(left, found))
+    if inputs and run.report.after.error:
+        run.report.verified = Verified(drift=watch.drift, drifted=watch.drifted, error=run.report.after.error)
+    elif inputs:
+        run.report.verified = run.verify(programs, inputs, watch)
     return run.report
+
+
+def _both(first: Callback | None, second: Callback) -> Callback:
+    def call(before: Pass | None, program: Program, after: Pass | None) -> None:
+        if first is not None:
+            first(before, program, after)
+        second(before, program, after)
+
+    return call
 
 
 @dataclasses.dataclass
@@ -119,6 +148,7 @@ class _Run:
     target: Target
     report: Report
     progress: Callable[[str], None]
+    to_lower: dict[str, ExportedProgram] = dataclasses.field(default_factory=dict)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -139,6 +169,7 @@ class _Run:
     ) -> tuple[Placement, list[_Left]]:
         """Where the ops of all methods run, and the findings about those on the CPU."""
         whole = _Method()
+        self.to_lower = programs
         try:
             if self.target.quantized and any(stage_of(one.graph) is Stage.FLOAT for one in programs.values()):
                 with self.stage(f"{name}: quantizing"):
@@ -147,6 +178,7 @@ class _Run:
                     }
                 if rewrite is not None:
                     programs = rewrite(programs)
+            self.to_lower = programs
             with self.stage(f"{name}: partitioning"):
                 for method, one in programs.items():
                     whole.add(_placed(one, self.target, f"{method}/" if method else ""))
@@ -157,6 +189,35 @@ class _Run:
         between = (one.finding.node for one in whole.left if one.between)
         placement = Placement.of(whole.ops, whole.borders, between)
         return dataclasses.replace(placement, error=whole.dies), whole.left
+
+    def verify(
+        self, programs: Mapping[str, ExportedProgram], inputs: Mapping[str, list[tuple[Any, ...]]], watch: Watch
+    ) -> Verified:
+        """Execute the last programs that were placed, and compare them with what was given."""
+        found = Verified(drift=watch.drift, drifted=watch.drifted)
+        for method, program in programs.items():
+            prefix = f"{method}/" if method else ""
+            try:
+                with self.stage("verifying: eager"):
+                    original, last = Program(program), Program(self.to_lower[method])
+                    reference = [evaluate(original, given) for given in inputs[method]]
+                    if self.target.quantized and original.stage is not last.stage:
+                        quantized = compare(reference, [evaluate(last, given) for given in inputs[method]])
+                        found = dataclasses.replace(found, quantized=found.quantized + prefixed(prefix, quantized))
+                with self.stage("verifying: lowering"):
+                    lowered = lower(self.to_lower[method], self.target, compile=False)
+                with self.stage("verifying: executing"):
+                    actual = []
+                    for given in inputs[method]:
+                        with unchanged(last):
+                            actual.append(list(execute(lowered, tuple(fitted(last, given).values()))))
+                compared = prefixed(prefix, compare(reference, actual))
+            except (OSError, ImportError, MemoryError):
+                raise
+            except Exception as error:
+                return dataclasses.replace(found, error=f"{prefix}{first_line(error)}")
+            found = dataclasses.replace(found, lowered=found.lowered + compared)
+        return found
 
     def _quantized(self, program: ExportedProgram, calibration: Calibration | None) -> ExportedProgram:
         if stage_of(program.graph) is not Stage.FLOAT:

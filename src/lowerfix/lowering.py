@@ -225,6 +225,16 @@ def max_abs_error(reference: Any, actual: Any) -> float:
     return float(error.abs().max()) if error.numel() else 0.0
 
 
+def max_rel_error(reference: Any, actual: Any) -> float:
+    """`max |r - a| / |r|` over all outputs; inf where the reference is zero and something differs.
+
+    Takes and raises what `signal_to_noise` does.
+    """
+    r, error = _compare(reference, actual)
+    relative = torch.where(error == 0, torch.zeros_like(r), error.abs() / r.abs())
+    return float(torch.where(relative.isnan(), math.inf, relative).max()) if error.numel() else 0.0
+
+
 def cosine(reference: Any, actual: Any) -> float:
     """`r·a / (|r| |a|)` of all outputs as one vector; 1 where both are zero, 0 where one is.
 

@@ -64,6 +64,11 @@ class Pipeline:
         return cls((p for p in passes if not p.opt_in), offered=(p for p in passes if p.opt_in))
 
     @property
+    def callback(self) -> Callback | None:
+        """What is called between passes."""
+        return self._callback
+
+    @property
     def ids(self) -> tuple[str, ...]:
         return tuple(p.id for p in self._passes)
 

@@ -1,4 +1,4 @@
-"""Where each op of a program would run: in a delegate or on the CPU."""
+"""Where each op of a program would run, in a delegate or on the CPU, and whether the numbers hold."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -97,3 +97,42 @@ class Placement:
         ops = ", ".join(name if count == 1 else f"{count} x {name}" for name, count in self.cpu_ops.items())
         delegates = f"{self.delegates} delegate{'' if self.delegates == 1 else 's'} with {self.delegated_ops} ops"
         return f"{delegates}, {self.left} on the CPU{f' ({ops})' if ops else ''}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How one output differs from what it should be.
+
+    Attributes:
+        output: its number, behind the method's name where the program has several.
+        max_abs: the largest difference; infinite where only one of the two is NaN or infinite.
+        max_rel: the largest difference, divided by what it should be.
+        snr: the signal-to-noise ratio in dB; infinite where nothing differs.
+        cosine: of the angle between the two as vectors.
+    """
+
+    output: str
+    max_abs: float
+    max_rel: float
+    snr: float
+    cosine: float
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Whether the numbers hold.
+
+    Attributes:
+        lowered: what the lowered program computed on this machine, against the float model in eager PyTorch.
+        quantized: what the quantized one computes in eager, so what int8 alone costs; empty where nothing is quantized.
+        drift: the first rewrite that changes numbers by more than rounding, with its ops and source lines; empty where
+            none does.
+        drifted: by how much.
+        error: what stopped the program from being lowered or executed.
+    """
+
+    lowered: tuple[Comparison, ...] = ()
+    quantized: tuple[Comparison, ...] = ()
+    drift: str = ""
+    drifted: tuple[Comparison, ...] = ()
+    error: str = ""

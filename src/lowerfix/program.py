@@ -268,6 +268,25 @@ class Program:
                 value = getattr(value, part, None)
         return value if isinstance(value, torch.Tensor) else None
 
+    def initial(self, node: Node) -> torch.Tensor | None:
+        """The tensor that a parameter, buffer or constant starts with, also where the program changes it."""
+        return self._stored(node)
+
+    @property
+    def user_inputs(self) -> list[Node]:
+        """The placeholders that the user's inputs come through, in order."""
+        specs = self._input_specs if self.is_exported else {}
+        return [
+            node
+            for node in self.graph.find_nodes(op="placeholder")
+            if node.name not in specs or specs[node.name].kind is InputKind.USER_INPUT
+        ]
+
+    @property
+    def output_kinds(self) -> list[OutputKind]:
+        """What each output of the graph is for, in order."""
+        return [spec.kind for spec in self._output_specs]
+
     def kind(self, node: Node) -> str:
         """How a node's value reaches the program: ``parameter``, ``buffer``, ``constant`` or ``input``.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lowerfix.errors import LowerfixError
 
 if TYPE_CHECKING:
-    from lowerfix.placement import Placement
+    from lowerfix.placement import Placement, Verified
 
 
 class Outcome(str, Enum):
@@ -68,6 +68,7 @@ class Report:
         target: the target that was asked about, by :func:`lowerfix.explain`.
         before: where the ops of the program run without lowerfix; None where nobody asked.
         after: where they run with it.
+        verified: whether the numbers hold, where that was asked for.
         seconds: what each stage took.
     """
 
@@ -83,6 +84,7 @@ class Report:
         self.target = target
         self.before = before
         self.after = after
+        self.verified: Verified | None = None
         self.seconds: dict[str, float] = {}
 
     @property

@@ -1,11 +1,12 @@
 """Reports as JSON, in the form that ``report.schema.json`` describes."""
 
 import json
+import math
 from dataclasses import asdict
 from typing import Any
 
 from lowerfix.errors import LowerfixError
-from lowerfix.placement import Op, Placement
+from lowerfix.placement import Comparison, Op, Placement, Verified
 from lowerfix.report import Finding, Outcome, Report
 
 VERSION = 1
@@ -25,6 +26,7 @@ def to_json(report: Report, *, graph: bool = False) -> str:
         "whole": report.after.whole if report.after else None,
         "before": _placement(report.before, graph),
         "after": _placement(report.after, graph),
+        "verified": _verified(report.verified),
         "seconds": report.seconds,
         "findings": [{**asdict(finding), "outcome": finding.outcome.value} for finding in report],
     }
@@ -49,6 +51,7 @@ def from_json(text: str) -> Report:
             after=_read_placement(content["after"]),
         )
         report.seconds = dict(content["seconds"])
+        report.verified = _read_verified(content.get("verified"))
     except (ValueError, KeyError, TypeError) as error:
         raise LowerfixError(f"this is not a report of lowerfix: {type(error).__name__}: {error}") from error
     return report
@@ -69,6 +72,34 @@ def _read_placement(content: dict[str, Any] | None) -> Placement | None:
     ops = tuple(Op(**{**_known(Op, op), "inputs": tuple(op["inputs"])}) for op in content.get("ops", ()))
     between = tuple(content.get("between", ()))
     return Placement(**{**_known(Placement, content), "ops": ops, "between": between})
+
+
+_COMPARED = ("lowered", "quantized", "drifted")
+
+
+def _verified(verified: Verified | None) -> dict[str, Any] | None:
+    """Numbers that JSON does not have are strings: "inf", "nan"."""
+    if verified is None:
+        return None
+    content = asdict(verified)
+    for name in _COMPARED:
+        content[name] = [
+            {key: value if isinstance(value, str) or math.isfinite(value) else str(value) for key, value in one.items()}
+            for one in content[name]
+        ]
+    return content
+
+
+def _read_verified(content: dict[str, Any] | None) -> Verified | None:
+    if content is None:
+        return None
+    compared = {name: tuple(map(_read_comparison, content[name])) for name in _COMPARED}
+    return Verified(**{**_known(Verified, content), **compared})
+
+
+def _read_comparison(content: dict[str, Any]) -> Comparison:
+    numbers = {name: float(value) for name, value in _known(Comparison, content).items() if name != "output"}
+    return Comparison(output=str(content["output"]), **numbers)
 
 
 def _finding(content: dict[str, Any]) -> Finding:

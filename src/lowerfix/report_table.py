@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from lowerfix.advice import PAGE
-from lowerfix.placement import Placement
+from lowerfix.placement import Placement, Verified
 from lowerfix.report import Finding, Outcome, Report
 
 _COLOURS = {Outcome.LEFT: "red", Outcome.DECLINED: "yellow", Outcome.DORMANT: "yellow", Outcome.REWRITTEN: "green"}
@@ -24,6 +24,8 @@ def table(report: Report) -> RenderableType:
             parts.append(
                 f"{len(report.after.between)} ops stand between delegates; were they all taken, there would be one.\n"
             )
+    if report.verified is not None:
+        parts += _verified(report.verified)
     parts += findings(report)
     return Group(*parts)
 
@@ -69,6 +71,27 @@ def _counts(target: str, before: Placement, after: Placement) -> Table:
         if any(cells):
             made.add_row(heading, *cells)
     return made
+
+
+def _verified(verified: Verified) -> list[RenderableType]:
+    """The outputs, and what changed them."""
+    made = Table("output", "against eager", title="Numbers")
+    for heading in ("max abs error", "max rel error", "SNR, dB", "cosine"):
+        made.add_column(heading, justify="right")
+    for name, comparisons in (
+        ("lowered", verified.lowered),
+        ("quantized, in eager", verified.quantized),
+        ("drifting rewrite", verified.drifted),
+    ):
+        for c in comparisons:
+            numbers = (f"{c.max_abs:.2g}", f"{c.max_rel:.2g}", f"{c.snr:.1f}", f"{c.cosine:.6f}")
+            made.add_row(c.output, name, *numbers)
+    parts: list[RenderableType] = [made] if made.row_count else []
+    if verified.error:
+        parts.append(f"[red]Not executed:[/red] {escape(verified.error)}\n")
+    drift = verified.drift or "none"
+    parts.append(f"Rewrites that change numbers by more than rounding, the first: {escape(drift)}\n")
+    return parts
 
 
 def _left(place: Placement) -> str:
