@@ -1,6 +1,7 @@
 """``apply`` and ``compile_spec``: the calls that users make."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import torch
@@ -8,6 +9,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from lowerfix import targets
+from lowerfix.dump import Dump
 from lowerfix.errors import LowerfixError
 from lowerfix.pipeline import Pipeline
 from lowerfix.program import Stage, fake_tensors, stage_of
@@ -31,6 +33,7 @@ def apply(
     promises: Mapping[str, Any] | None = None,
     guard: str | None = None,
     report: Report | None = None,
+    dump: str | Path | None = None,
 ) -> OneProgram: ...
 @overload
 def apply(
@@ -44,6 +47,7 @@ def apply(
     promises: Mapping[str, Any] | None = None,
     guard: str | None = None,
     report: Report | None = None,
+    dump: str | Path | None = None,
 ) -> dict[str, ExportedProgram]: ...
 def apply(
     program: ExportedProgram | GraphModule | dict[str, ExportedProgram],
@@ -56,6 +60,7 @@ def apply(
     promises: Mapping[str, Any] | None = None,
     guard: str | None = None,
     report: Report | None = None,
+    dump: str | Path | None = None,
 ) -> ExportedProgram | GraphModule | dict[str, ExportedProgram]:
     """Rewrite a program so that the target's installed backend takes more of it, with the same numbers.
 
@@ -80,6 +85,8 @@ def apply(
         guard: how to notice on the device that a promise is broken: ``"output"`` adds what was promised to be true as a
             further output for each promise, ``"poison"`` makes NaN of the rows of floats for which it is not.
         report: a report to fill with what was rewritten, what was not, and why.
+        dump: a folder; for each pass that changes something, the graph before, the graph after and the difference are
+            written there.
 
     Returns:
         the rewritten program, of the type that was given.
@@ -96,6 +103,8 @@ def apply(
         pipeline = pipeline.with_(PromisedMasks(promises=_promises(promises), guard=guard))
     elif guard is not None:
         raise LowerfixError(f"guard={guard!r} watches over promises, and there are none: give promises={{...}} as well")
+    if dump is not None:
+        pipeline = pipeline.with_callback(Dump(dump, then=pipeline.callback))
     report = Report() if report is None else report
     if not isinstance(report, Report):
         raise LowerfixError(f"report has to be a lowerfix.Report, got a {type(report).__name__}")

@@ -56,6 +56,10 @@ Promise = Annotated[
     list[str] | None, typer.Option(help="SITE=VALUE, as in 'x[keep]=all-true'; may be given more than once.")
 ]
 Promises = Annotated[Path | None, typer.Option(metavar="FILE", help="A TOML file of promises.")]
+DumpTo = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Write the graph before and after each pass, and a diff."),
+]
 Json = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - prints it.")]
 Log = Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the output of the tools in this file.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 if ops are left on the CPU.")]
@@ -84,12 +88,13 @@ def explain(
         typer.Option(metavar="FILE", help="An earlier JSON report; exit with 1 if it is worse now."),
     ] = None,
     json: Json = None,
+    dump: DumpTo = None,
     log: Log = None,
     strict: Strict = False,
     debug: Debug = False,
 ) -> None:
     """Say which ops stay on the CPU, why, from which line, what lowerfix would do, and what is left for you to do."""
-    commands, options = _prepared(model, target, skip, only, allow, promise, promises, json, log, strict, debug)
+    commands, options = _prepared(model, target, skip, only, allow, promise, promises, json, dump, log, strict, debug)
     raise typer.Exit(commands.explain(options, calibration, baseline, verify))
 
 
@@ -104,11 +109,12 @@ def apply(
     promise: Promise = None,
     promises: Promises = None,
     json: Json = None,
+    dump: DumpTo = None,
     log: Log = None,
     debug: Debug = False,
 ) -> None:
     """Rewrite a program. For an int8 target, quantize the result and apply it again, or use 'lowerfix lower'."""
-    commands, options = _prepared(model, target, skip, only, allow, promise, promises, json, log, False, debug)
+    commands, options = _prepared(model, target, skip, only, allow, promise, promises, json, dump, log, False, debug)
     raise typer.Exit(commands.apply(options, output))
 
 
@@ -124,12 +130,13 @@ def lower(
     promises: Promises = None,
     calibration: Calibration = None,
     json: Json = None,
+    dump: DumpTo = None,
     log: Log = None,
     strict: Strict = False,
     debug: Debug = False,
 ) -> None:
     """Rewrite a program, quantize it where the target needs that, and lower it to a .pte file for the device."""
-    commands, options = _prepared(model, target, skip, only, allow, promise, promises, json, log, strict, debug)
+    commands, options = _prepared(model, target, skip, only, allow, promise, promises, json, dump, log, strict, debug)
     raise typer.Exit(commands.lower(options, output, calibration))
 
 
@@ -142,6 +149,7 @@ def _prepared(
     promise: list[str] | None,
     promises: Path | None,
     json: Path | None,
+    dump: Path | None,
     log: Path | None,
     strict: bool,
     debug: bool,
@@ -153,7 +161,7 @@ def _prepared(
     from lowerfix import commands
 
     made = commands.promises_of(promise or (), promises)
-    options = commands.Options(model, name, skip or [], only, allow or [], made, json, log, strict, debug)
+    options = commands.Options(model, name, skip or [], only, allow or [], made, json, dump, log, strict, debug)
     return commands, options
 
 

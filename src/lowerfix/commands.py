@@ -44,6 +44,7 @@ class Options:
         skip, only, allow: ids of passes.
         promises: as :func:`lowerfix.apply` takes them.
         json: where the report goes; ``-`` for the screen.
+        dump: a folder for the graphs before and after each pass.
         log: where the output of the tools goes.
         strict: whether an op on the CPU is a failure.
         debug: whether errors come with their traceback.
@@ -56,6 +57,7 @@ class Options:
     allow: list[str] = field(default_factory=list)
     promises: dict[str, Any] = field(default_factory=dict)
     json: Path | None = None
+    dump: Path | None = None
     log: Path | None = None
     strict: bool = False
     debug: bool = False
@@ -63,7 +65,13 @@ class Options:
     @property
     def of_apply(self) -> dict[str, Any]:
         """The options of ``lowerfix.apply``."""
-        return {"skip": self.skip, "only": self.only or None, "allow": self.allow, "promises": self.promises or None}
+        return {
+            "skip": self.skip,
+            "only": self.only or None,
+            "allow": self.allow,
+            "promises": self.promises or None,
+            "dump": self.dump,
+        }
 
     @property
     def to_screen(self) -> bool:

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -47,6 +48,7 @@ def explain(
     guard: str | None = None,
     calibration: Calibration | Mapping[str, Calibration] | None = None,
     verify: Any = None,
+    dump: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Tell what the target's installed backend would take of a program, without lowerfix and with it, and why.
@@ -63,6 +65,7 @@ def explain(
             exported with; by method name for a dict of programs. Then the program is run after each rewrite, and what
             is lowered is executed on this machine, and compared with eager PyTorch: see ``report.verified``. That takes
             much longer.
+        dump: a folder for the graph before and after each pass that changes something, as ``apply`` takes it.
         progress: called with the name of each stage as it begins.
 
     Returns:
@@ -102,6 +105,7 @@ def explain(
                     promises=promises,
                     guard=guard,
                     report=found,
+                    dump=dump,
                 )
         return result
 
