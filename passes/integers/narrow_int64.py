@@ -72,17 +72,14 @@ class NarrowInt64(Pass):
     after: ClassVar[tuple[str, ...]] = ("fold-constants", "merge-casts", "cast-before-view", "index-to-int32")
 
     def questions(self, program: Program, context: Context) -> list[Question]:
-        questions = []
-        for match, replacements in _candidates(program, context, lambda *_: None):
-            asked = question(match, None, program, context)
-            questions.append(asked)
-            now = context.oracle.known(asked)
-            if now is not None and not now.taken:
-                questions += [question(match, trace, program, context) for trace in replacements.values()]
-        return questions
+        return questions(program, context)
 
     def run(self, program: Program, context: Context) -> bool:
-        plans = self._plans(program, context)
+        def declined(match: Match, reason: str) -> None:
+            if not context.oracle.ask([question(match, None, program, context)])[0].taken:
+                context.find(self.id, match.node, Outcome.DECLINED, reason)
+
+        plans = narrowed(program, context, declined)
         changed = False
         for group in _groups(plans):
             if _cost_after(group, plans, program) >= _cost_now(group, plans):
@@ -99,24 +96,34 @@ class NarrowInt64(Pass):
             program.remove_dead()
         return changed
 
-    def _plans(self, program: Program, context: Context) -> dict[Node, _Plan]:
-        """The ops that the backend refuses in int64 and takes in a narrower type that provably holds their values."""
-        plans: dict[Node, _Plan] = {}
 
-        def declined(match: Match, reason: str) -> None:
-            if not context.oracle.ask([question(match, None, program, context)])[0].taken:
-                context.find(self.id, match.node, Outcome.DECLINED, reason)
+def questions(program: Program, context: Context) -> list[Question]:
+    """What :func:`narrowed` will want to know."""
+    found = []
+    for match, replacements in _candidates(program, context, lambda *_: None):
+        asked = question(match, None, program, context)
+        found.append(asked)
+        now = context.oracle.known(asked)
+        if now is not None and not now.taken:
+            found += [question(match, trace, program, context) for trace in replacements.values()]
+    return found
 
-        for match, replacements in list(_candidates(program, context, declined)):
-            [now] = context.oracle.ask([question(match, None, program, context)])
-            if now.taken:
-                continue
-            for dtype, replacement in replacements.items():
-                [then] = context.oracle.ask([question(match, replacement, program, context)])
-                if then.serves:
-                    plans[match.node] = _Plan(replacement, now, dtype)
-                    break
-        return plans
+
+def narrowed(
+    program: Program, context: Context, declined: Callable[[Match, str], None] = lambda *_: None
+) -> dict[Node, _Plan]:
+    """The ops that the backend refuses in int64 and takes in a narrower type that provably holds their values."""
+    plans: dict[Node, _Plan] = {}
+    for match, replacements in list(_candidates(program, context, declined)):
+        [now] = context.oracle.ask([question(match, None, program, context)])
+        if now.taken:
+            continue
+        for dtype, replacement in replacements.items():
+            [then] = context.oracle.ask([question(match, replacement, program, context)])
+            if then.serves:
+                plans[match.node] = _Plan(replacement, now, dtype)
+                break
+    return plans
 
 
 # What fits ------------------------------------------------------------------------------------------------------------

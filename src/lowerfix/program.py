@@ -413,6 +413,7 @@ class Program:
         value = node.meta["val"]
         with value.fake_mode:
             node.meta["val"] = torch.empty_strided(value.shape, value.stride(), dtype=dtype, device=value.device)
+        self._ranges = None  # that of the input is another now
         self.interface = self._interface()
 
     def reroute(self, node: Node, new: Node, readers: Iterable[Node]) -> None:

@@ -9,7 +9,8 @@ fit its dtype and would wrap around, the interval is that of the dtype.
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -74,6 +75,15 @@ class Ranges:
                 self._follow(value)
             return self._known[value]
         return _of_number(value)
+
+    @contextmanager
+    def assuming(self, node: Node, interval: Interval) -> Iterator[None]:
+        """Let a node's elements lie in an interval, for a question of what would follow."""
+        known, self._known = self._known, {node: interval}
+        try:
+            yield
+        finally:
+            self._known = known
 
     def _follow(self, node: Node) -> None:
         """Find a node's interval, its sources' first; a graph can be deeper than Python's stack."""

@@ -63,25 +63,25 @@ def retype(program: Program, nodes: set[Node], old: torch.dtype, new: torch.dtyp
 
     What they read from elsewhere is cast, stored tensors once and for all; what is read of them elsewhere is cast back.
     """
-    cast: dict[Node, Node] = {}
+    made: dict[Node, Node] = {}
     stored: dict[Any, Node] = {}
     name = str(new).rpartition(".")[2]
     for node in [node for node in program.graph.nodes if node in nodes]:
         for source in node.all_input_nodes:
             if source in nodes or not produces(source, old):
                 continue
-            if source not in cast:
-                cast[source] = _stored(program, source, new, name, stored, pass_id) or _cast(
+            if source not in made:
+                made[source] = _stored(program, source, new, name, stored, pass_id) or cast(
                     program, source, new, node, pass_id
                 )
-            node.replace_input_with(source, cast[source])
+            node.replace_input_with(source, made[source])
         node.args, node.kwargs = map_aggregate((node.args, node.kwargs), lambda a: new if a is old else a)
         elsewhere = [user for user in node.users if user not in nodes]
         makes_old = produces(node, old)
         node.meta["val"] = tree_map(lambda value: _retyped(value, old, new), node.meta["val"])
         node.meta["custom"] = {**node.meta.get("custom", {}), "lowerfix": pass_id}
         if makes_old and elsewhere:
-            program.reroute(node, _cast(program, node, old, node.next, pass_id), elsewhere)
+            program.reroute(node, cast(program, node, old, node.next, pass_id), elsewhere)
         source = node.all_input_nodes[0] if node.all_input_nodes else node
         void = is_cast(node) and node.meta["val"].dtype is source.meta["val"].dtype
         if void and all(user.op != "output" for user in node.users):
@@ -97,7 +97,8 @@ def _retyped(value: Any, old: torch.dtype, new: torch.dtype) -> Any:
         return torch.empty_strided(value.shape, value.stride(), dtype=new, device=value.device)
 
 
-def _cast(program: Program, source: Node, dtype: torch.dtype, before: Node, pass_id: str) -> Node:
+def cast(program: Program, source: Node, dtype: torch.dtype, before: Node, pass_id: str) -> Node:
+    """A new node before another one, of a node's value in another dtype."""
     with program.graph.inserting_before(before):
         node = program.graph.call_function(aten.to.dtype, (source, dtype))
     with source.meta["val"].fake_mode:

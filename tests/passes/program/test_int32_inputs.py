@@ -66,6 +66,34 @@ def test_tokens_and_a_mask_leave_nothing_on_the_cpu() -> None:
     assert str(lowerfix.apply(program, target="vgf", allow=ID).graph) == str(program.graph)
 
 
+class Padded(nn.Module):
+    def forward(self, x: Tensor, mask: Tensor, kinds: Tensor) -> Tensor:
+        return x.masked_fill(mask[:, None, :] == 0, -1e4) + (kinds * 2 - 1 > mask)[:, None].float()
+
+
+def test_what_is_computed_of_a_mask_follows() -> None:
+    model = Padded().eval()
+    inputs = (torch.randn(2, 4, 4), torch.tensor([[1, 1, 0, 1]] * 2), torch.tensor([0, 1, 2, 0]))
+    narrow = (inputs[0], *(value.to(torch.int32) for value in inputs[1:]))
+    masked = lambda x, mask: x.masked_fill(mask[:, None, :] == 0, -1e4)  # noqa: E731
+    _, report = applied(masked, inputs[:2], "vgf", allow=())
+    assert "in int32 it can be computed, if the input" in str(
+        [f.reason for f in report.of(Outcome.DECLINED) if f.pass_id == ID]
+    )
+    program, report = applied(masked, inputs[:2], "vgf")
+    assert {finding.pass_id for finding in report.of(Outcome.REWRITTEN)} >= {ID, "narrow-int64"}
+    lowered = lowering.lower(program, "vgf", compile=False)
+    assert (lowered.delegates, lowered.cpu_ops) == (1, {})
+    assert_same(masked(*inputs[:2]), lowering.execute(lowered, narrow[:2])[0])
+
+    # A product may exceed int32, so what reads it keeps its input.
+    program, report = applied(model, inputs, "vgf")
+    dtypes = {name: value.dtype for name, value in zip(("x", "mask", "kinds"), program.example_inputs[0], strict=True)}
+    assert dtypes["kinds"] is torch.int64
+    given = tuple(value.to(dtype) for value, dtype in zip(inputs, dtypes.values(), strict=True))
+    assert_same(model(*inputs), program.module()(*given))
+
+
 @pytest.mark.slow
 def test_on_an_npu_the_quantized_program_keeps_them() -> None:
     rewritten, _ = applied(Masked(), INPUTS, "ethos-u85")
