@@ -140,12 +140,12 @@ def _is_kept_number(node: Node, context: Context) -> bool:
     """Whether it is a float number as a tensor that has to stay a ``full``.
 
     A quantizer does not know it where it is stored, and Arm gives what is stored without dimensions one dimension. That
-    is not valid TOSA where all that it meets has none.
+    is not valid TOSA where all that it meets has none. XNNPACK takes it stored only.
     """
     value = node.meta["val"]
     if node.target is not torch.ops.aten.full.default or not value.is_floating_point():
         return False
-    alone = value.dim() == 0 and any(_rank(user) == 0 for user in node.users)
+    alone = context.target.name != "xnnpack" and value.dim() == 0 and any(_rank(user) == 0 for user in node.users)
     return context.target.quantized or alone
 
 
