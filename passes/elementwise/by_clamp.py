@@ -1,12 +1,13 @@
 """Piecewise functions without a comparison, by clamps.
 
-**What it rewrites.** ``hardsigmoid``, ``hardshrink``, ``softshrink``, ``threshold``, and ``clamp``, ``clamp_min`` and
-``clamp_max`` with tensors.
+**What it rewrites.** ``hardsigmoid``, ``hardshrink``, ``softshrink``, ``threshold``, ``sinc``, ``logit``,
+``angle`` of real numbers, and ``clamp``, ``clamp_min`` and ``clamp_max`` with tensors.
 
 **The identity.** ``softshrink(x) = x - clamp(x, -l, l)``. Whether ``d`` is above zero is ``clamp(d * 2^127 * 2^23, 0,
 1)``: exactly one or zero, for the smallest ``d`` as well, and NaN for NaN. So ``hardshrink(x) = x * above(|x| - l)``,
 and ``threshold(x, t, v) = max(x, t) * s + v * (1 - s)`` with ``s = above(x - t)``, where infinity is never multiplied
-by zero. A clamp between tensors is ``minimum(high, maximum(low, x))``.
+by zero. ``sinc`` divides one by one at zero, and ``angle`` is pi where ``-x`` is above it. A clamp between tensors is
+``minimum(high, maximum(low, x))``.
 
 **Why the backend needs it.** XNNPACK has no Booleans, hence neither comparisons nor ``where``.
 
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
+from lowerfix.passes.elementwise._signs import above
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -42,9 +44,11 @@ def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
 @rewrite(aten.hardshrink.default, cost=8)
 def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
     """``x * above(|x| - l)``."""
-    if lambd < 0 or not math.isfinite(lambd):
+    if not math.isfinite(lambd):
         raise Decline(f"the threshold is {lambd}")
-    return _checked(x) * _above(x.abs() - float(lambd))
+    if lambd < 0:
+        return _checked(x).clone()  # nothing lies between a positive and a negative number
+    return _checked(x) * above(x.abs() - float(lambd))
 
 
 @rewrite(aten.threshold.default, cost=8)
@@ -52,9 +56,32 @@ def threshold(x: Tensor, threshold: float, value: float) -> Tensor:
     """``max(x, t) * s + v * (1 - s)``."""
     if not math.isfinite(threshold) or not math.isfinite(value):
         raise Decline("the threshold or the value is infinite")
-    step = _above(_checked(x) - float(threshold))
+    step = above(_checked(x) - float(threshold))
     kept = torch.clamp(x, min=float(threshold)) * step
     return kept if value == 0 else kept + (1.0 - step) * float(value)
+
+
+@rewrite(aten.sinc.default, aten.special_sinc.default, cost=0.5)
+def sinc(x: Tensor) -> Tensor:
+    """``sin(pi x) / (pi x)``, one at zero."""
+    y = _checked(x) * math.pi
+    zero = 1.0 - above(y.abs())
+    return (torch.sin(y) + zero) / (y + zero)
+
+
+@rewrite(aten.logit.default, aten.special_logit.default, cost=0.5)
+def logit(x: Tensor, eps: float | None = None) -> Tensor:
+    """``log(x / (1 - x))``, where ``eps`` is given of what is cut off at it and at ``1 - eps``."""
+    if eps is not None and not 0 <= eps <= 0.5:
+        raise Decline(f"it is cut off at {eps}")
+    y = _checked(x) if eps is None else torch.clamp(_checked(x), float(eps), 1.0 - float(eps))
+    return torch.log(y / (1.0 - y))
+
+
+@rewrite(aten.angle.default, cost=0.5)
+def angle(x: Tensor) -> Tensor:
+    """Pi below zero."""
+    return above(-_checked(x)) * math.pi
 
 
 @rewrite(aten.clamp.Tensor, cost=8)
@@ -79,11 +106,6 @@ def clamp_min(x: Tensor, min: Tensor) -> Tensor:
 def clamp_max(x: Tensor, max: Tensor) -> Tensor:
     """Not above a tensor."""
     return clamp(x, None, max)
-
-
-def _above(difference: Tensor) -> Tensor:
-    """One where it is above zero, else zero; NaN where it is NaN."""
-    return torch.clamp(difference * 2.0**127 * 2.0**23, 0.0, 1.0)
 
 
 def _checked(x: Tensor) -> Tensor:

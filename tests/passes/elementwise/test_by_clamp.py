@@ -12,7 +12,15 @@ from lowerfix.testing import adversarial, adversarial_inputs, assert_same, check
 
 def every_form(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     shrunk = F.hardsigmoid(x), F.softshrink(x), F.hardshrink(x), F.threshold(x, 0.1, 0.5), F.threshold(x, -0.1, 0)
-    return *shrunk, torch.clamp(x, min=y), torch.clamp(x, y, y + 1.0), torch.clamp(x, max=y)
+    more = (
+        F.hardshrink(x, -0.5),
+        torch.sinc(x),
+        torch.angle(x),
+        torch.logit(x),
+        torch.logit(x, 0.2),
+        torch.sinc(x[0, 0]),
+    )
+    return *shrunk, *more, torch.clamp(x, min=y), torch.clamp(x, y, y + 1.0), torch.clamp(x, max=y)
 
 
 @pytest.mark.slow
@@ -29,6 +37,11 @@ def test_every_threshold(limit: float, at: float, value: float) -> None:
     x = torch.cat([torch.randn(30), exact, torch.nextafter(exact, torch.tensor(torch.inf))])
     for y in (x, *adversarial(x)):
         assert_same(F.hardshrink(y, limit), forms.hardshrink(y, limit))
+        assert_same(F.hardshrink(y, -limit), forms.hardshrink(y, -limit))
+        assert_same(torch.sinc(y), forms.sinc(y), 1e-6)
+        assert_same(torch.angle(y), forms.angle(y))
+        assert_same(torch.logit(y), forms.logit(y), 1e-6)
+        assert_same(torch.logit(y, limit / 6), forms.logit(y, limit / 6), 1e-6)
         assert_same(F.softshrink(y, limit), forms.softshrink(y, limit))
         assert_same(F.threshold(y, at, value), forms.threshold(y, at, value))
         assert_same(F.hardsigmoid(y), forms.hardsigmoid(y), 1e-6)
@@ -42,8 +55,10 @@ def test_declines_say_why() -> None:
     x = torch.ones(2)
     with pytest.raises(Decline, match="infinite"):
         forms.threshold(x, float("inf"), 1.0)
-    with pytest.raises(Decline, match="threshold is -1"):
-        forms.hardshrink(x, -1.0)
+    with pytest.raises(Decline, match="threshold is inf"):
+        forms.hardshrink(x, float("inf"))
+    with pytest.raises(Decline, match="is cut off at"):
+        forms.logit(x, 0.7)
     with pytest.raises(Decline, match="int64"):
         forms.clamp(x, x.long())
     with pytest.raises(Decline, match="float16"):
