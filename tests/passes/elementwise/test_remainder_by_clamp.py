@@ -1,0 +1,95 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from lowerfix.errors import Decline
+from lowerfix.passes.elementwise import remainder_by_clamp as forms
+from lowerfix.testing import adversarial, assert_same, check_rewrite
+
+SPECIAL = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 7.0, 1e30, -1e30])
+
+
+def by_tensors(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    quotients = torch.div(x, y, rounding_mode="floor"), torch.div(x, y, rounding_mode="trunc"), x // y
+    return torch.fmod(x, y), torch.remainder(x, y), *quotients
+
+
+def every_form(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    by_numbers = torch.fmod(x, 0.75), torch.remainder(x, -3), x // 4, torch.div(x, -0.7, rounding_mode="trunc")
+    return *by_tensors(x, y), *by_numbers, torch.fmod(x[0, 0], y[0, 0])
+
+
+def pairs() -> tuple[Tensor, Tensor]:
+    """Of which the quotients are below 2**24, or infinite, or no numbers."""
+    x, y = torch.cartesian_prod(SPECIAL, SPECIAL).unbind(-1)
+    far = ((x / y).abs() >= 2**24) & y.bool() & ~x.isinf()
+    return torch.where(far, 1.0, x).reshape(12, 12), y.reshape(12, 12)
+
+
+@pytest.mark.slow
+def test_xnnpack_takes_every_form() -> None:
+    inputs = torch.randn(12, 12) * 9, torch.randn(12, 12)
+    x, y = pairs()
+    x = torch.where(x.abs() == 1e30, 5.0, x)  # for the numbers
+    check_rewrite(
+        every_form,
+        inputs,
+        target="xnnpack",
+        expect="remainder-by-clamp",
+        more_inputs=[(x, y)],
+        lowered_inputs=[(x, y)],
+        tolerance=1e-6,
+    )
+
+
+def test_special_numbers() -> None:
+    x, y = pairs()
+    named = forms.fmod(x, y), forms.remainder(x, y)
+    rounded = [forms.div(x, y, rounding_mode=mode) for mode in ("floor", "trunc", "floor")]
+    assert_same(by_tensors(x, y), (*named, *rounded))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(-90, 90), st.integers(0, 23), st.integers(0, 2**32))
+def test_every_size(size: int, quotient: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randn(100, generator=generator) * 2.0**size
+    x = torch.randn(100, generator=generator) * 2.0 ** (size + quotient)
+    near = (x / y).abs() < 2**24
+    x = torch.where(near, x, y)
+    for one in (x, (x / y).round() * y, y, -y):
+        one = torch.where((one / y).abs() < 2**24, one, y)
+        assert_same(torch.fmod(one, y), forms.fmod(one, y))
+        assert_same(torch.remainder(one, y), forms.remainder(one, y))
+        for mode in ("floor", "trunc", None):
+            assert_same(torch.div(one, y, rounding_mode=mode), forms.div(one, y, rounding_mode=mode))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(-1e6, 1e6, width=32).filter(lambda number: abs(number) > 1e-6))
+def test_every_number(number: float) -> None:
+    x = torch.cat([torch.randn(20), torch.arange(-9.0, 9.0)]) * number
+    for y in (x, torch.full((3,), torch.nan), torch.tensor([torch.inf, -torch.inf, 0.0])):
+        assert_same(torch.fmod(y, number), forms.fmod(y, number))
+        assert_same(torch.remainder(y, number), forms.remainder(y, number))
+        assert_same(torch.div(y, number, rounding_mode="floor"), forms.div(y, number, rounding_mode="floor"))
+
+
+def test_large_quotients_are_rounded_as_well() -> None:
+    x = next(iter(adversarial(torch.randn(50)))).abs() * 1e30
+    for y in (torch.rand(50), torch.rand(50) * 1e-20):
+        expected = torch.div(x, y, rounding_mode="floor")
+        assert_same(expected, forms.div(x, y, rounding_mode="floor"), 1e-6)
+
+
+def test_declines_say_why() -> None:
+    with pytest.raises(Decline, match="int64"):
+        forms.fmod(torch.ones(2, dtype=torch.int64), 2)
+    with pytest.raises(Decline, match="float64"):
+        forms.remainder(torch.ones(2), torch.ones(2, dtype=torch.float64))
+    with pytest.raises(Decline, match="dividend is a number"):
+        forms.remainder(2.0, torch.ones(2))  # type: ignore[arg-type]
+    with pytest.raises(Decline, match="complex"):
+        forms.fmod(torch.ones(2), 1j)  # type: ignore[arg-type]
