@@ -3,8 +3,9 @@ import torch
 import torch.nn.functional as F
 
 import lowerfix
-from lowerfix.passes.elementwise.softplus import softplus, softplus_by_log
-from lowerfix.testing import adversarial, check_rewrite, export
+from lowerfix.errors import Decline
+from lowerfix.passes.elementwise.softplus import softplus, softplus_by_clamp, softplus_by_log
+from lowerfix.testing import adversarial, adversarial_inputs, check_rewrite, export
 
 
 @pytest.mark.slow
@@ -13,6 +14,13 @@ def test_xnnpack_takes_it_whole_by_log(beta: float) -> None:
     checked = check_rewrite(lambda x: F.softplus(x, beta), (torch.randn(2, 8, 16) * 3,), target="xnnpack",
                             expect="softplus", tolerance=2e-6)  # fmt: skip
     assert "log1p" not in str(checked.after.graph)
+
+
+@pytest.mark.slow
+def test_xnnpack_takes_a_low_threshold_whole() -> None:
+    inputs = (torch.randn(2, 8, 16),)
+    check_rewrite(lambda x: F.softplus(x, 3, 0.2), inputs, target="xnnpack", expect="softplus", tolerance=2e-6,
+                  lowered_inputs=list(adversarial_inputs(inputs)))  # fmt: skip
 
 
 @pytest.mark.slow
@@ -30,6 +38,19 @@ def test_every_threshold_is_kept(form, beta: float, threshold: float) -> None:  
     for x in (base, *adversarial(base)):
         expected = F.softplus(x, beta, threshold)
         torch.testing.assert_close(form(x, beta, threshold), expected, rtol=1e-6, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("threshold", [20.0, 15.0, 1.0, 0.0])
+@pytest.mark.parametrize("beta", [1.0, 0.5, 3.0])
+def test_every_threshold_is_kept_without_a_comparison(beta: float, threshold: float) -> None:
+    base = torch.cat([torch.linspace(-40, 40, 2001), torch.tensor([threshold / beta])])
+    for x in (base, *adversarial(base)):
+        expected = F.softplus(x, beta, threshold)
+        torch.testing.assert_close(
+            softplus_by_clamp(x, beta, threshold), expected, rtol=1e-6, atol=1e-6, equal_nan=True
+        )
+    with pytest.raises(Decline, match="negative"):
+        softplus_by_clamp(base, beta, -1.0)
 
 
 @pytest.mark.parametrize("form", [softplus, softplus_by_log])
