@@ -215,3 +215,10 @@ def test_equal_numbers_are_stored_once() -> None:
     assert len(stored) == 4, stored  # by shape, and by the sign of a zero
     reads = [node for node in rewritten.graph.nodes if node.op == "placeholder" and len(node.users) == 2]
     assert len(reads) == 1
+
+
+def test_a_number_without_dimensions_is_stored_for_xnnpack_which_takes_no_full() -> None:
+    for target, kept in (("xnnpack", 0), ("vgf", 1)):
+        program = export(lambda x: torch.full((), 2.0) / x, (torch.rand(()) + 1.0,))
+        graph = lowerfix.apply(program, target=target).graph
+        assert len(graph.find_nodes(op="call_function", target=torch.ops.aten.full.default)) == kept
