@@ -90,6 +90,14 @@ def nanmedian_of_all_float(x: Tensor) -> Tensor:
     return _selected(x.reshape(-1), 0, False, torch.float32, _middle_of_numbers)[0]
 
 
+@rewrite(aten.median.default, aten.nanmedian.default, cost=0.5)
+def median_of_one(x: Tensor) -> Tensor:
+    """A single element is its own median, NaN too."""
+    if x.numel() != 1:
+        raise Decline("it is of several elements")
+    return x.clone() if x.dim() == 0 else x.reshape([])
+
+
 def _constant(k: int) -> Callable[[Ranking], Tensor]:
     if not isinstance(k, int):
         raise Decline("k is symbolic; only a constant place can be looked for")

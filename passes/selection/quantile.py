@@ -43,6 +43,19 @@ def quantile_float(
     return _at_constant(x, q, dim, keepdim, interpolation, torch.float32)
 
 
+@rewrite(aten.quantile.scalar, aten.nanquantile.scalar, cost=0.5)
+def quantile_of_one(
+    x: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """A single element, from which PyTorch interpolates to itself, so that infinity becomes NaN."""
+    if x.numel() != 1 or not x.is_floating_point():
+        raise Decline("it is of several elements")
+    value = x.clone() if interpolation in _ROUNDED else x + (x - x)
+    dropped = set() if keepdim else set(range(x.dim())) if dim is None else {dim % max(x.dim(), 1)}
+    shape = [size for at, size in enumerate(x.shape) if at not in dropped]
+    return value if shape == list(x.shape) else value.reshape(shape)
+
+
 @rewrite(aten.quantile.default, float_only=True)
 def quantile_of_tensor(
     x: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"

@@ -53,6 +53,15 @@ def agrees(x: Tensor, dim: int, keepdim: bool, wanted: Any, got: Any) -> None:
     assert_same(wanted[0], named if keepdim or x.dim() == 0 else named.squeeze(dim))
 
 
+@pytest.mark.parametrize("number", [1.5, -0.0, torch.inf, -torch.inf, torch.nan])
+def test_one_element_is_its_own_median(number: float) -> None:
+    for x in (torch.tensor(number), torch.tensor([[number]])):
+        assert_same(x.median(), forms.median_of_one(x))
+        assert_same(x.nanmedian(), forms.median_of_one(x))
+    with pytest.raises(Decline, match="several elements"):
+        forms.median_of_one(torch.ones(2))
+
+
 def test_a_long_row_is_declined() -> None:
     with pytest.raises(Decline, match="comparisons"):
         forms.median_of_all(torch.zeros(1 << 10, 1 << 6))

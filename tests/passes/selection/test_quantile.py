@@ -43,3 +43,15 @@ def test_what_is_declined() -> None:
         forms.quantile(torch.zeros(3, dtype=torch.float64), 0.5)
     with pytest.raises(Decline, match="q is empty"):
         forms.quantile_of_tensor(torch.zeros(3), torch.zeros(0))
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "lower", "higher", "midpoint", "nearest"])
+@pytest.mark.parametrize("number", [1.5, -0.0, torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_one_element_is_all_there_is(number: float, interpolation: str, keepdim: bool) -> None:
+    for x, dim in ((torch.tensor(number), None), (torch.tensor([[number]]), None), (torch.tensor([[number]]), -2)):
+        result = forms.quantile_of_one(x, 0.3, dim, keepdim, interpolation=interpolation)
+        assert_same(x.quantile(0.3, dim, keepdim, interpolation=interpolation), result)
+        assert_same(x.nanquantile(0.3, dim, keepdim, interpolation=interpolation), result)
+    with pytest.raises(Decline, match="several elements"):
+        forms.quantile_of_one(torch.ones(2), 0.3)
