@@ -3,7 +3,8 @@
 **What it rewrites.** Every tensor computed from parameters, buffers, constants and factory ops alone (``arange``
 positions, causal masks, sin-cos tables, weight norm, LoRA sums, cast weights) becomes a stored tensor: a parameter
 where parameters went into it, else a buffer. It is computed by the same ATen ops in the same dtypes, so it is exact.
-What was only read by them is dropped from the program. Equal tensors of one float are stored once.
+What was only read by them is dropped from the program. For XNNPACK, which takes no ``full``, so
+does what is filled with a number in the shape of an input, as ``zeros_like``. Equal tensors of one float are stored once.
 
 **Why the backend needs it.** Tables are built with int64 and float64 ops that accelerators lack, and a weight that is
 computed in the graph is not a constant weight: XNNPACK then leaves the convolution or matmul on the CPU.
@@ -48,7 +49,7 @@ class FoldConstants(Pass):
     growth: int = 16 << 20
 
     def run(self, program: Program, context: Context) -> bool:
-        sources = self._constant_nodes(program)
+        sources = self._constant_nodes(program, context)
         values: dict[Node, Any] = {}
         changed = False
         for node in reversed(list(sources)):
@@ -66,14 +67,16 @@ class FoldConstants(Pass):
             program.remove_dead()
         return changed
 
-    def _constant_nodes(self, program: Program) -> dict[Node, frozenset[Node]]:
+    def _constant_nodes(self, program: Program, context: Context) -> dict[Node, frozenset[Node]]:
         """The nodes that depend on no input, in order, each with the stored tensors that it was computed from."""
         sources: dict[Node, frozenset[Node]] = {}
         for node in program.graph.nodes:
             if program.tensor(node) is not None:
                 sources[node] = frozenset([node])
-            elif _is_op(node) and _can_fold(node, program) and all(i in sources for i in node.all_input_nodes):
-                read: frozenset[Node] = frozenset().union(*(sources[i] for i in node.all_input_nodes))
+                continue
+            read_nodes = [] if context.target.name == "xnnpack" and _is_filled(node) else node.all_input_nodes
+            if _is_op(node) and _can_fold(node, program) and all(i in sources for i in read_nodes):
+                read: frozenset[Node] = frozenset().union(*(sources[i] for i in read_nodes))
                 value = node.meta.get("val")
                 # An intermediate result is not kept, so it may be larger, but not without bound.
                 if not isinstance(value, torch.Tensor) or _size(value) <= _sizes(read, program) + 16 * self.growth:
@@ -154,6 +157,25 @@ def _rank(node: Node) -> int | None:
     return value.dim() if isinstance(value, torch.Tensor) else None
 
 
+_FILLED = {
+    torch.ops.aten.full_like.default,
+    torch.ops.aten.zeros_like.default,
+    torch.ops.aten.ones_like.default,
+    torch.ops.aten.new_full.default,
+    torch.ops.aten.new_zeros.default,
+    torch.ops.aten.new_ones.default,
+}
+
+
+def _is_filled(node: Node) -> bool:
+    """Whether only the shape and the type of what it reads matter, which are known."""
+    return (
+        node.target in _FILLED
+        and len(node.all_input_nodes) == 1
+        and all(isinstance(size, int) for size in node.all_input_nodes[0].meta["val"].shape)
+    )
+
+
 def _can_fold(node: Node, program: Program) -> bool:
     if node.target is operator.getitem:
         return True
@@ -185,6 +207,9 @@ def _evaluate(node: Node, program: Program, values: dict[Node, Any]) -> Any:
             values[current] = tensor.detach()
             continue
         missing = [i for i in current.all_input_nodes if i not in values]
+        if missing and _is_filled(current):
+            values[current] = _filled(current)
+            continue
         if missing:
             pending.extend(missing)
             continue
@@ -196,6 +221,15 @@ def _evaluate(node: Node, program: Program, values: dict[Node, Any]) -> Any:
                 f"{describe(current)} depends on constants alone and fails on them: {type(error).__name__}: {error}"
             ) from error
     return values[node]
+
+
+def _filled(node: Node) -> torch.Tensor:
+    """The value of a node that needs no more than the shape and the type of what it reads."""
+    like = node.all_input_nodes[0].meta["val"]
+    stand_in = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
+    args, kwargs = tree_map(lambda a: stand_in if isinstance(a, Node) else a, (node.args, node.kwargs))
+    result: torch.Tensor = node.target(*args, **kwargs)  # type: ignore[operator]
+    return result
 
 
 def _size(tensor: torch.Tensor) -> int:

@@ -222,3 +222,26 @@ def test_a_number_without_dimensions_is_stored_for_xnnpack_which_takes_no_full()
         program = export(lambda x: torch.full((), 2.0) / x, (torch.rand(()) + 1.0,))
         graph = lowerfix.apply(program, target=target).graph
         assert len(graph.find_nodes(op="call_function", target=torch.ops.aten.full.default)) == kept
+
+
+def test_what_is_filled_in_the_shape_of_an_input_is_stored_for_xnnpack() -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x * 2.0
+        some = torch.cat([y, torch.zeros_like(y)]), torch.cat([y, torch.ones_like(x)]), y + torch.full_like(y, 3.0)
+        return *some, torch.cat([x, x.new_zeros(1, 3)]), torch.cat([x, y.new_ones(2, 3)]), y * x.new_full((3,), 2)
+
+    x = torch.randn(2, 3)
+    program = export(model, (x,))
+    result = FoldConstants()(program, "xnnpack")
+    assert not any("full" in op or "ones" in op or "zeros" in op for op in _ops(result.exported_program))
+    assert_same(program.module()(x), result.exported_program.module()(x))
+    dynamic = torch.export.export(
+        torch.nn.Sequential(torch.nn.ReLU(), Doubled()), (x,), dynamic_shapes=[{0: torch.export.Dim.DYNAMIC}]
+    )
+    assert any("zeros_like" in op for op in _ops(FoldConstants()(dynamic, "xnnpack").exported_program))
+    assert any("zeros_like" in op for op in _ops(FoldConstants()(program, "vgf").exported_program))
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, torch.zeros_like(x)])
