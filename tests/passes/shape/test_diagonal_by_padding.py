@@ -13,7 +13,7 @@ def every_form(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     embedded = torch.diag_embed(x), torch.diag_embed(x, 2), torch.diag_embed(x, -1, 0, 2)
     flat = torch.diag(x[0]), torch.diagflat(x, -1), torch.diagflat(x[0, 0])
     scattered = (
-        torch.diagonal_scatter(y, x[0]),
+        torch.diagonal_scatter(y, x[0], 2),
         torch.diagonal_scatter(y, x[0, :3], -2),
         y.diagonal_scatter(x[1, :2], 4),
     )
