@@ -80,6 +80,32 @@ def smooth_cubic(input: Tensor, output_size: Sizes, align_corners: bool, scale_f
     return _weighted(input, output_size, align_corners, scale_factors, _smooth_cubic, True)
 
 
+@rewrite(*_SMOOTH_LINEAR, cost=3)
+def smooth_linear_by_slices(input: Tensor, output_size: Sizes, align_corners: bool, scale_factors: Factors) -> Tensor:
+    """The same without a gather."""
+    return _weighted(input, output_size, align_corners, scale_factors, _smooth_linear, False)
+
+
+@rewrite(*_SMOOTH_CUBIC, cost=3)
+def smooth_cubic_by_slices(input: Tensor, output_size: Sizes, align_corners: bool, scale_factors: Factors) -> Tensor:
+    """The same without a gather."""
+    return _weighted(input, output_size, align_corners, scale_factors, _smooth_cubic, False)
+
+
+@rewrite(aten._upsample_bilinear2d_aa.default)
+def smooth_linear_of_size(
+    self: Tensor,
+    output_size: list[int],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor:
+    """As it stands in a program that was decomposed already."""
+    if scales_h is not None or scales_w is not None:
+        raise Decline("it has scales of its own besides the size")
+    return aten._upsample_bilinear2d_aa.vec(self, output_size, align_corners, None)  # type: ignore[no-any-return]
+
+
 def _weighted(
     x: Tensor,
     output_size: Sizes,

@@ -13,7 +13,10 @@ from lowerfix.passes.resampling.interpolate import (
     linear,
     linear_by_slices,
     smooth_cubic,
+    smooth_cubic_by_slices,
     smooth_linear,
+    smooth_linear_by_slices,
+    smooth_linear_of_size,
 )
 from lowerfix.testing import adversarial_inputs, assert_same, check_rewrite, export
 
@@ -22,8 +25,8 @@ WAYS = {
     ("bilinear", False): (linear, linear_by_slices),
     ("trilinear", False): (linear, linear_by_slices),
     ("bicubic", False): (cubic, cubic_by_slices),
-    ("bilinear", True): (smooth_linear,),
-    ("bicubic", True): (smooth_cubic,),
+    ("bilinear", True): (smooth_linear, smooth_linear_by_slices),
+    ("bicubic", True): (smooth_cubic, smooth_cubic_by_slices),
 }
 
 
@@ -48,6 +51,28 @@ def test_every_form_goes_whole() -> None:
         tolerance=1e-4,
         lowered_inputs=list(adversarial_inputs(inputs))[2:4],
     )
+
+
+@pytest.mark.slow
+def test_xnnpack_takes_antialias() -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        image = F.interpolate(x, size=(2, 7), mode="bilinear", antialias=True)
+        return image, torch.ops.aten._upsample_bilinear2d_aa(x, [3, 4], False, None, None)
+
+    x = torch.randn(1, 2, 5, 7)
+    lowered = lowering.lower(lowerfix.apply(export(model, (x,)), target="xnnpack"), "xnnpack", compile=False)
+    assert not lowered.cpu_ops
+    nan = torch.where(x == x.max(), torch.nan, x)
+    for y in (x, nan, x * 1e30, torch.full_like(x, -0.0)):
+        assert_same(list(model(y)), list(lowering.execute(lowered, [y])), 1e-4)
+
+
+def test_antialias_to_a_size_is_the_same_without_scales() -> None:
+    x = torch.randn(1, 2, 5, 7)
+    expected = torch.ops.aten._upsample_bilinear2d_aa(x, [3, 4], False, None, None)
+    assert_same(expected, smooth_linear_of_size(x, [3, 4], False))
+    with pytest.raises(Decline, match="scales of its own"):
+        smooth_linear_of_size(x, [3, 4], False, 0.6, None)
 
 
 @settings(max_examples=250, deadline=None)
