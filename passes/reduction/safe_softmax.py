@@ -17,6 +17,8 @@ from torch import Tensor
 
 from lowerfix.errors import Decline
 from lowerfix.passes.elementwise._signs import LARGEST, above
+from lowerfix.passes.reduction.extremum_by_pooling import amax
+from lowerfix.passes.reduction.mean_of_rows import sum_
 from lowerfix.passes.shape._views import constant_sizes
 from lowerfix.rewriting import rewrite
 
@@ -33,7 +35,7 @@ def safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tenso
         raise Decline(f"it is of {x.dtype}, or to be computed in another type")
     if not constant_sizes(x) or x.numel() == 0 or x.dim() == 0:
         raise Decline("a size is symbolic, or it is of no element, or has no dimension")
-    largest = torch.clamp(torch.amax(x, [dim], True), min=-LARGEST)
+    largest = torch.clamp(amax(x, [dim], True), min=-LARGEST)
     powers = torch.exp(x - largest)
-    total = torch.sum(powers, [dim], True)
+    total = sum_(powers, [dim], True)
     return powers / (total + (1.0 - above(total)) + largest * 0.0)
