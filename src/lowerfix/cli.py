@@ -80,6 +80,12 @@ def explain(
     promise: Promise = None,
     promises: Promises = None,
     calibration: Calibration = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page, with the graph drawn.")
+    ] = None,
+    model_explorer: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the graphs for Google's Model Explorer.")
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Execute what is lowered here, and each rewrite; compare with eager.")
     ] = False,
@@ -95,7 +101,7 @@ def explain(
 ) -> None:
     """Say which ops stay on the CPU, why, from which line, what lowerfix would do, and what is left for you to do."""
     commands, options = _prepared(model, target, skip, only, allow, promise, promises, json, dump, log, strict, debug)
-    raise typer.Exit(commands.explain(options, calibration, baseline, verify))
+    raise typer.Exit(commands.explain(options, calibration, baseline, verify, html, model_explorer))
 
 
 @app.command()

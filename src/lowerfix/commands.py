@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -88,9 +89,16 @@ class Options:
         return target
 
 
-def explain(options: Options, calibration: Path | None, baseline: Path | None, verify: bool) -> int:
+def explain(
+    options: Options,
+    calibration: Path | None,
+    baseline: Path | None,
+    verify: bool,
+    html: Path | None,
+    model_explorer: Path | None,
+) -> int:
     """Say what stays on the CPU and why."""
-    target = options.check()
+    target = options.check(False, html, model_explorer)
     old = Report.load(baseline) if baseline else None
     with working(options.log, options.debug) as say:
         say("loading")
@@ -106,6 +114,10 @@ def explain(options: Options, calibration: Path | None, baseline: Path | None, v
             **options.of_apply,
         )
     _show(report, options)
+    if html is not None:
+        files.write(html, report.to_html())
+    if model_explorer is not None:
+        files.write(model_explorer, json.dumps(report.model_explorer()))
     worse = report.regressions(old) if old else []
     if worse:
         _complain([f"worse than {baseline}:", *worse])

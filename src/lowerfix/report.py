@@ -196,6 +196,26 @@ class Report:
         except LowerfixError as error:
             raise LowerfixError(f"{str(path)!r}: {error}") from error
 
+    def to_html(self) -> str:
+        """The report as one HTML page that needs nothing else: with the graph before and after, to be searched.
+
+        Raises:
+            LowerfixError: for a report that :func:`lowerfix.explain` did not make.
+        """
+        from lowerfix.report_html import to_html
+
+        return to_html(self)
+
+    def model_explorer(self) -> dict[str, Any]:
+        """The graphs as a graph collection for Google's Model Explorer; write it as JSON and open the file there.
+
+        Raises:
+            LowerfixError: for a report that :func:`lowerfix.explain` did not make.
+        """
+        from lowerfix.report_html import model_explorer
+
+        return model_explorer(self)
+
     def table(self) -> Any:
         """The report for the terminal, as something that ``rich`` prints."""
         from lowerfix.report_table import table
