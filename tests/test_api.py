@@ -300,3 +300,19 @@ def test_a_model_without_code_of_the_users_names_its_module() -> None:
     program = torch.export.export(nn.Sequential(nn.ReLU(), nn.ConvTranspose1d(4, 4, 3)).eval(), (torch.randn(1, 4, 8),))
     lowerfix.apply(program, target="tosa-fp", report=report)
     assert {finding.source for finding in report} == {"module 1 (ConvTranspose1d)"}
+
+
+def test_sizes_that_another_lowering_left_behind_do_no_harm(refusing: Any) -> None:
+    """``to_edge`` of executorch 1.5.1 leaves some in the shape environment, for masks in decompositions."""
+    program = torch.export.export(Masked(), (torch.ones(4), torch.ones(4, dtype=torch.bool)))
+    values = [node.meta["val"] for node in program.graph.find_nodes(op="placeholder")]
+    environment = values[0].fake_mode.shape_env
+    environment.create_unbacked_symint()
+    assert environment.pending_fresh_unbacked_symbols
+    result = lowerfix.apply(program, target=refusing("aten.mish.default"), only="mish")
+    assert torch.ops.aten.mish.default not in [node.target for node in result.graph.nodes]
+
+
+class Masked(torch.nn.Module):
+    def forward(self, x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.mish(x)[keep]

@@ -12,7 +12,7 @@ from lowerfix import targets
 from lowerfix.dump import Dump
 from lowerfix.errors import LowerfixError
 from lowerfix.pipeline import Pipeline
-from lowerfix.program import Stage, fake_tensors, stage_of
+from lowerfix.program import Stage, fake_tensors, forget_pending_sizes, stage_of
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.return_types import name_return_types
 from lowerfix.source import source_line
@@ -125,6 +125,7 @@ def _apply(
     name_return_types()
     module = program.graph_module if isinstance(program, ExportedProgram) else program
     stage = stage_of(module.graph)
+    forget_pending_sizes(module.graph)
     ops = [node for node in module.graph.nodes if node.op.startswith("call_") and node.target != "_guards_fn"]
     exported = any(isinstance(node.target, torch._ops.OperatorBase) for node in ops) or stage is not Stage.FLOAT
     if ops and isinstance(program, GraphModule) and not exported:

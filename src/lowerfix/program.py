@@ -74,6 +74,18 @@ def fake_tensors(node: Node) -> Iterator[torch.Tensor]:
     return (value for value in tree_leaves(node.meta.get("val")) if isinstance(value, torch.Tensor))
 
 
+def forget_pending_sizes(graph: Graph) -> None:
+    """Drop the sizes that somebody has made for the program's fake tensors and never used.
+
+    ``to_edge`` leaves such behind where a decomposition makes masks; the next to trace would be blamed for them.
+    """
+    for node in graph.find_nodes(op="placeholder"):
+        mode = getattr(node.meta.get("val"), "fake_mode", None)
+        pending = getattr(getattr(mode, "shape_env", None), "pending_fresh_unbacked_symbols", None)
+        if pending is not None:
+            pending.clear()
+
+
 def trains_statistics(node: Node) -> bool:
     """Whether a node is a batch norm that changes its running statistics, which its schema does not always say."""
     aten = torch.ops.aten
