@@ -160,6 +160,7 @@ def test_what_the_backend_dies_on_is_told() -> None:
     assert "aten.pad.default" in str(report.after)
 
 
+@pytest.mark.slow
 def test_a_float_program_is_quantized_for_an_int8_target() -> None:
     class ConvMish(nn.Module):
         def __init__(self) -> None:
@@ -182,6 +183,18 @@ def test_a_float_program_is_quantized_for_an_int8_target() -> None:
     report = lowerfix.explain(quantized, target="tosa-int")
     assert report.whole
     assert "quantizing" not in " ".join(report.seconds)
+
+
+@pytest.mark.slow
+def test_what_is_behind_a_mask_is_led_to_the_promise() -> None:
+    program = export(lambda x, keep: (x[keep] * 2).exp() + 1, (X[0], torch.tensor([True, False, True, True])))
+    report = lowerfix.explain(program, target="xnnpack")
+    assert report.after is not None
+    assert report.after.left >= 3
+    step, casts = report.next_steps
+    assert step.fix == 'promises={"index": "all-true"}, if that is so'
+    assert step.ops + casts.ops == report.after.left  # the numbers 2 and 1 are cast
+    assert lowerfix.explain(program, target="xnnpack", promises={"index": "all-true"}).whole
 
 
 def test_what_stops_the_quantizer_is_told() -> None:

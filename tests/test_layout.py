@@ -67,7 +67,8 @@ def test_a_built_wheel_holds_every_pass(through: str, tmp_path: Path) -> None:
     assert {f"lowerfix/passes/{module}" for module in modules} == {
         name for name in names if name.startswith("lowerfix/passes/")
     }
-    assert "lowerfix/py.typed" in names
+    for name in ("py.typed", "report.schema.json", "html/report.html.jinja", "html/report.js", "html/report.css"):
+        assert f"lowerfix/{name}" in names
     assert not any(name.startswith("passes/") for name in names)
 
 

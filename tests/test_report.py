@@ -179,6 +179,17 @@ def test_later_fields_are_left_out() -> None:
     assert Report.from_json(json.dumps(content)).findings == (LEFT,)
 
 
+def test_next_steps_are_told_once_those_first_that_are_only_to_be_asked_for() -> None:
+    other = dataclasses.replace(LEFT, fix='allow="x"', saves=0, help="what-has-to-be-allowed")
+    quiet = dataclasses.replace(LEFT, node="q", fix="", help="")
+    more = [dataclasses.replace(LEFT, node=f"m{n}", fix="something else", saves=0) for n in range(3)]
+    report = explained(quiet, *more, LEFT, dataclasses.replace(LEFT, node="n2", saves=1), other)
+    steps = report.next_steps
+    assert [step.fix for step in steps] == ['allow="x"', "do it", "something else"]
+    assert [(step.ops, step.saves, step.offered) for step in steps] == [(1, 0, True), (2, 2, False), (3, 0, False)]
+    assert steps[1].help == ("invalid-dtype",)
+
+
 def test_a_table_has_counts_reasons_places_and_next_steps() -> None:
     screen = io.StringIO()
     report = explained(LEFT, dataclasses.replace(LEFT, source="model.py:9"), TWO, cpu_ops={"aten.x.default": 2})
@@ -193,7 +204,8 @@ def test_a_table_has_counts_reasons_places_and_next_steps() -> None:
         "Next step: do",
     ):
         assert words in text
-    assert text.count("Next step") == 1
+    assert text.count("Next step:") == 1
+    assert "what to do" in text
     assert "troubleshooting.md#invalid-dtype" in text
 
 
@@ -208,6 +220,10 @@ def test_a_table_has_counts_reasons_places_and_next_steps() -> None:
         ),
         ('target="vgf+bf16", that is VgfCompileSpec("T+bf16"), has', 'lowerfix.compile_spec("vgf+bf16")', "bfloat16-"),
         ("ExecuTorch's runtime has no kernel for aten::x.out", "link a kernel", "missing-out-variants"),
+        ("XNNPACK's partitioner does not take this op, or not with these arguments; here int64", "no int", "invalid-"),
+        ("XNNPACK's partitioner does not take this op, or not with these arguments", "other ops", "not-included-"),
+        ("Output dtype torch.int64 is not supported", "int32", "indextensor-"),
+        ("invalid dtype; here int64; the size depends on data", "promise", "could-not-guard"),
         ("Had torch.float64 input a", "float32", "float64-"),
         ("words that nobody knows", "", ""),
     ],

@@ -51,7 +51,12 @@ ENTRIES = (
     Advice(r"in Edge dialect", "the-program-is-in-edge-dialect", "apply lowerfix before to_edge"),
     Advice(r"call_module", "call_module-is-not-supported", "program.module(check_guards=False)"),
     Advice(
-        r"index dtype must be|index.*requires.*int32|Non-constant int64 input|int64",
+        r"data-dependent|depends on data",
+        "could-not-guard-on-data-dependent-expression",
+        "make the size static, or promise it: apply(..., promises={{...}})",
+    ),
+    Advice(
+        r"index dtype must be|Indices dtype|Non-constant int64|Output dtype torch.int64|torch.int64 input",
         "indextensor-requires-index-dtype-must-be-int32",
         "compute in int32: cast the int64 input where it enters the program",
     ),
@@ -59,11 +64,6 @@ ENTRIES = (
         r"no kernel|Missing out variants|no out variant",
         "missing-out-variants",
         "compute it otherwise, or link a kernel for it into your runtime: the .pte would not load",
-    ),
-    Advice(
-        r"data-dependent|depends on data",
-        "could-not-guard-on-data-dependent-expression",
-        "make the size static, or promise it: apply(..., promises={{...}})",
     ),
     Advice(r"draws random|random number", "random-numbers", 'allow="random-to-input"'),
     Advice(r"control-flow", "control-flow", "take the branch or unroll the loop in Python, where that can be decided"),
@@ -89,6 +89,11 @@ ENTRIES = (
         r"empty partition|partition only contains|artition was rejected",
         "leading-to-an-empty-partition",
         "nothing, if the ops around it only move data",
+    ),
+    Advice(
+        r"does not take this op.*here (int|uint|bool)",
+        "invalid-dtype",
+        "compute it in float32, or before the model runs: XNNPACK has no integers",
     ),
     Advice(
         r"Not included in BaseTOSASupportList|does not take this op",

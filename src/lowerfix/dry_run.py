@@ -316,6 +316,9 @@ def _placed(program: ExportedProgram, target: Target, prefix: str) -> _Method:
         if delegate is None and counts:
             reason = in_plain_words(readable(reasons.get(node.name, target.unexplained)))
             reason += _other_dtypes(node)
+            reason += (
+                "; the size depends on data" if _unbacked(node) or any(map(_unbacked, node.all_input_nodes)) else ""
+            )
             kernel = missing_kernel(node.target)
             reason += f"; and ExecuTorch's runtime has no kernel for {kernel}" if kernel else ""
             saves = cost.costs.get(name, 0) if node in between else 0
@@ -412,6 +415,8 @@ def _related(one: _Left, other: Finding) -> bool:
     """Whether a finding about the rewritten program is about an op on the CPU."""
     wide, found, _ = other.pass_id.partition("-to-float32")  # a pass about a dtype is about all ops that have it
     if found and wide in one.finding.reason:
+        return True
+    if other.pass_id == "promised-masks" and "depends on data" in one.finding.reason:
         return True
     if other.source != one.finding.source:
         return False

@@ -57,6 +57,28 @@ class Finding:
         return f"{self.outcome.value}{by}: {what + ': ' if what else ''}{self.reason}{where}"
 
 
+@dataclass(frozen=True)
+class NextStep:
+    """One thing to do about ops on the CPU.
+
+    Attributes:
+        fix: what to do.
+        ops: how many ops on the CPU it is about.
+        saves: how many delegates fewer there would be for the op that costs most of them.
+        help: the sections of ``docs/troubleshooting.md`` that say more.
+    """
+
+    fix: str
+    ops: int
+    saves: int
+    help: tuple[str, ...] = ()
+
+    @property
+    def offered(self) -> bool:
+        """Whether lowerfix does it once it is asked to."""
+        return any(option in self.fix for option in ("allow=", "promises=", "target="))
+
+
 class NotWhole(AssertionError):
     """Some of a program stays on the CPU, or more of it than before; the message says what, why and where."""
 
@@ -104,6 +126,24 @@ class Report:
     def of(self, outcome: Outcome | str) -> tuple[Finding, ...]:
         """The findings with one outcome."""
         return tuple(finding for finding in self._findings if finding.outcome == Outcome(outcome))
+
+    @property
+    def next_steps(self) -> tuple[NextStep, ...]:
+        """What there is to do, each thing once: first what saves most delegates, then what is about most ops.
+
+        What has to be allowed or promised comes before what has to be changed in the model.
+        """
+        grouped: dict[str, list[Finding]] = {}
+        for finding in self.of(Outcome.LEFT):
+            if finding.fix:
+                grouped.setdefault(finding.fix, []).append(finding)
+        steps = [
+            NextStep(
+                fix, len(found), max(f.saves for f in found), tuple(dict.fromkeys(f.help for f in found if f.help))
+            )
+            for fix, found in grouped.items()
+        ]
+        return tuple(sorted(steps, key=lambda step: (not step.offered, -step.saves, -step.ops)))
 
     @property
     def whole(self) -> bool:

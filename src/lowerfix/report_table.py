@@ -1,7 +1,7 @@
 """A report as tables for the terminal."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -10,7 +10,7 @@ from rich.table import Table
 
 from lowerfix.advice import PAGE
 from lowerfix.placement import Placement, Verified
-from lowerfix.report import Finding, Outcome, Report
+from lowerfix.report import Finding, NextStep, Outcome, Report
 
 _COLOURS = {Outcome.LEFT: "red", Outcome.DECLINED: "yellow", Outcome.DORMANT: "yellow", Outcome.REWRITTEN: "green"}
 
@@ -24,6 +24,8 @@ def table(report: Report) -> RenderableType:
             parts.append(
                 f"{len(report.after.between)} ops stand between delegates; were they all taken, there would be one.\n"
             )
+    if report.next_steps:
+        parts.append(_next_steps(report.next_steps))
     if report.verified is not None:
         parts += _verified(report.verified)
     parts += findings(report)
@@ -70,6 +72,16 @@ def _counts(target: str, before: Placement, after: Placement) -> Table:
         cells = [cell(before), cell(after)]
         if any(cells):
             made.add_row(heading, *cells)
+    return made
+
+
+def _next_steps(steps: Sequence[NextStep]) -> Table:
+    """What there is to do, the most worthwhile first."""
+    made = Table("what to do", title="Next steps")
+    made.add_column("ops", justify="right")
+    made.add_column("delegates saved", justify="right")
+    for step in steps:
+        made.add_row(escape(step.fix), str(step.ops), str(step.saves or ""))
     return made
 
 
