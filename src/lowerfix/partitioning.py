@@ -41,11 +41,13 @@ from typing import Any
 
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.node import _get_qualified_name
 from torch.fx.passes.infra import partitioner as torch_partitioner
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner, Partition
+from torch.fx.traceback import NodeSource
 
+from lowerfix import quickening
 from lowerfix.errors import LowerfixError
 from lowerfix.source import op_name
 
@@ -60,6 +62,7 @@ KNOWN_SOURCES = {
 
 GROUP_MODULE = "executorch.exir.backend.canonical_partitioners.group_partitioner"
 CONFIG_MODULE = "executorch.exir.backend.canonical_partitioners.config_partitioner"
+PASSES_MODULE = "executorch.exir.pass_base"
 ARM_MODULE = "executorch.backends.arm.tosa.partitioner"
 
 
@@ -449,6 +452,7 @@ def _with_signature(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _lock = threading.Lock()
+_MISSING: Any = object()
 _replaced: dict[tuple[int, str], tuple[Any, Any, int]] = {}
 
 
@@ -457,7 +461,7 @@ def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None
     """Replace an attribute until the last of all that want it replaced, in any thread, is done."""
     key = (id(owner), name)
     with _lock:
-        original, replacement, count = _replaced.get(key) or (getattr(owner, name), None, 0)
+        original, replacement, count = _replaced.get(key) or (getattr(owner, name, _MISSING), None, 0)
         if not count:
             replacement = make(original)
             setattr(owner, name, replacement)
@@ -470,7 +474,10 @@ def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None
             if count > 1:
                 _replaced[key] = (original, replacement, count - 1)
             elif getattr(owner, name) is replacement:
-                setattr(owner, name, original)
+                if original is _MISSING:
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, original)
 
 
 def _original(owner: Any, name: str) -> Any:
@@ -517,4 +524,13 @@ def fast(*, groups: bool = False) -> Iterator[None]:
             for module in _holders(name, (original, _linear_group_partitioner(original))):
                 replace(module, name, _linear_group_partitioner)
         stack.callback(_found.clear)
+        replace(NodeSource, "__deepcopy__", quickening.shared)
+        replace(Interpreter, "call_function", quickening.remembered_call)
+        replace(GraphModule, "recompile", quickening.compiled_later)
+        replace(GraphModule, "__str__", quickening.printed_if_read)
+        passes = sys.modules.get(PASSES_MODULE)
+        if passes is not None:
+            replace(passes._ExportPassBase, "call", quickening.next_trace_first)
+            replace(passes._ExportPassBase, "_fx", quickening.expecting)
+        stack.enter_context(quickening.quick.active(_original(GraphModule, "recompile")))
         yield
