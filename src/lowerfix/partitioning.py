@@ -57,6 +57,9 @@ KNOWN_SOURCES = {
     "CapabilityBasedPartitioner": {"torch 2.13.0": "c644f92dbbe58040"},
     "GroupBasedPartitioner": {"executorch 1.5.1": "fb0bdbfa065f977f"},
     "TOSAPartitioner": {"executorch 1.5.1": "17449206e5b10b88"},
+    "GraphModule": {"torch 2.13.0": "40fc77f438ae82b1"},
+    "NodeSource": {"torch 2.13.0": "0e29c3d55d6345c3"},
+    "ExportPass": {"executorch 1.5.1": "28c44a8da1b40300"},
 }
 """Digests of the sources whose result is known to be the same, by class and release."""
 
@@ -71,6 +74,13 @@ def digest(name: str) -> str:
     sources: tuple[Any, ...]
     if name == "CapabilityBasedPartitioner":
         sources = (CapabilityBasedPartitioner, torch_partitioner._DependencyViewer)
+    elif name == "GraphModule":
+        sources = (GraphModule.__new__, GraphModule.__deepcopy__, _original(GraphModule, "recompile"))
+    elif name == "NodeSource":
+        sources = (NodeSource,)
+    elif name == "ExportPass":
+        owner = sys.modules[PASSES_MODULE]._ExportPassBase
+        sources = (_original(owner, "_fx"), _original(owner, "call"), owner.call_submodule, owner.ExportTracer)
     elif name == "GroupBasedPartitioner":
         sources = (sys.modules[GROUP_MODULE].GroupBasedPartitioner,)
     else:
@@ -91,8 +101,8 @@ def known(name: str) -> bool:
         return True
     releases = ", ".join(KNOWN_SOURCES[name])
     warnings.warn(
-        f"lowerfix knows the {name} of {releases}, not the one that is installed: partitioning is left to that, "
-        "and is as slow as without lowerfix",
+        f"lowerfix knows the {name} of {releases}, not the one that is installed: partitioning "
+        "and lowering are left to that, and are as slow as without lowerfix",
         stacklevel=3,
     )
     return False
@@ -524,12 +534,14 @@ def fast(*, groups: bool = False) -> Iterator[None]:
             for module in _holders(name, (original, _linear_group_partitioner(original))):
                 replace(module, name, _linear_group_partitioner)
         stack.callback(_found.clear)
-        replace(NodeSource, "__deepcopy__", quickening.shared)
-        replace(Interpreter, "call_function", quickening.remembered_call)
-        replace(GraphModule, "recompile", quickening.compiled_later)
-        replace(GraphModule, "__str__", quickening.printed_if_read)
         passes = sys.modules.get(PASSES_MODULE)
-        if passes is not None:
+        if known("NodeSource"):
+            replace(NodeSource, "__deepcopy__", quickening.shared)
+        if known("GraphModule"):
+            replace(GraphModule, "recompile", quickening.compiled_later)
+            replace(GraphModule, "__str__", quickening.printed_if_read)
+        if passes is not None and known("ExportPass"):
+            replace(Interpreter, "call_function", quickening.remembered_call)
             replace(passes._ExportPassBase, "call", quickening.next_trace_first)
             replace(passes._ExportPassBase, "_fx", quickening.expecting)
         stack.enter_context(quickening.quick.active(_original(GraphModule, "recompile")))

@@ -221,12 +221,13 @@ def compiled_later(original: Callable[[GraphModule], Any]) -> Callable[[GraphMod
         codegen = self._graph._codegen
         if isinstance(codegen, _PyTreeCodeGen):
             self._in_spec, self._out_spec = codegen.pytree_info.in_spec, codegen.pytree_info.out_spec
-        for name in COMPILED:
-            self.__dict__.pop(name, None)
-            setattr(cls, name, _Later(self, name, compile))
-        cls.forward = _Later(self, "forward", compile)  # type: ignore[method-assign, assignment]
+        if self not in quick.pending:
+            quick.pending.add(self)
+            for name in COMPILED:
+                self.__dict__.pop(name, None)
+                setattr(cls, name, _Later(self, name, compile))
+            cls.forward = _Later(self, "forward", compile)  # type: ignore[assignment]
         self._recompile_submodules()
-        quick.pending.add(self)
         return _Code(self, compile)
 
     return recompile
