@@ -76,7 +76,8 @@ class Quick(threading.local):
                 gc.collect()  # modules and graphs refer to each other, and most are of use to nobody
                 for module in list(self.pending):
                     self.pending.discard(module)
-                    compile(module)
+                    with contextlib.suppress(Exception):  # a broken graph has no code: so says whoever asks for it
+                        compile(module)
 
 
 quick = Quick()
