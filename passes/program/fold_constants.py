@@ -3,8 +3,8 @@
 **What it rewrites.** Every tensor computed from parameters, buffers, constants and factory ops alone (``arange``
 positions, causal masks, sin-cos tables, weight norm, LoRA sums, cast weights) becomes a stored tensor: a parameter
 where parameters went into it, else a buffer. It is computed by the same ATen ops in the same dtypes, so it is exact.
-What was only read by them is dropped from the program. For XNNPACK, which takes no ``full``, so
-does what is filled with a number in the shape of an input, as ``zeros_like``. Equal tensors of one float are stored once.
+What was only read by them is dropped from the program. For XNNPACK, which takes no ``full``, so does what is filled
+with a number in the shape of an input, as ``zeros_like``. Equal tensors of one float are stored once.
 
 **Why the backend needs it.** Tables are built with int64 and float64 ops that accelerators lack, and a weight that is
 computed in the graph is not a constant weight: XNNPACK then leaves the convolution or matmul on the CPU.
