@@ -3,8 +3,8 @@
 **What it rewrites.** ``atan``, ``atan2``, ``asin``, ``acos``, ``asinh``, ``acosh`` and ``atanh`` of float32.
 
 **The identity.** The angle of two sizes is that of ``a``, the smaller divided by the larger, or ``pi / 2`` less it.
-``atan(a)`` is the quotient of the pass ``arctangent``; what depends on a comparison there is multiplied by one or
-zero here, a clamp of a large multiple of the difference. ``asin(x)`` is the angle of ``(sqrt((1 - x) (1 + x)), x)``,
+``atan(a)`` is a polynomial, from ``tan(pi / 8)`` on that of ``(a - 1) / (a + 1)``, and ``pi / 4``. What depends on a
+comparison is multiplied by one or zero, a clamp of a large multiple of the difference. ``asin(x)`` is the angle of ``(sqrt((1 - x) (1 + x)), x)``,
 ``acos(x)`` twice that of ``(sqrt(1 + x), sqrt(1 - x))``. In ``atan2`` infinite sizes count as one, and what is finite
 beside them as zero; the sign of a zero is that of its reciprocal.
 
@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from lowerfix.passes.elementwise._signs import above, bounded, float32, infinite, signs, signs_of_zeros_too
-from lowerfix.passes.elementwise.arctangent import arctangent
 from lowerfix.passes.elementwise.log1p_by_clamp import log1p
 from lowerfix.rewriting import rewrite
 
@@ -31,6 +30,8 @@ aten = torch.ops.aten
 
 ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes inverse trigonometric and hyperbolic functions; ExecuTorch 1.5.1's does not"
+
+COEFFICIENTS = (0.9999999819, -0.3333279694, 0.1997440479, -0.1385147843, 0.07984962911)
 
 LARGE = 2.0**60
 """Above, ``x^2 + 1`` is ``x^2``, which does not overflow yet."""
@@ -41,7 +42,7 @@ def atan(x: Tensor) -> Tensor:
     """The angle of the point (1, x)."""
     float32(x)
     size = x.abs()
-    angle = arctangent(torch.clamp(size, max=1.0) / torch.clamp(size, min=1.0))
+    angle = _arctangent(torch.clamp(size, max=1.0) / torch.clamp(size, min=1.0))
     return _or(angle, math.pi / 2, above(size - 1.0)) * signs(x)
 
 
@@ -103,10 +104,21 @@ def _beyond(x: Tensor) -> Tensor:
 def _angle(height: Tensor, width: Tensor) -> Tensor:
     """The angle in [0, pi / 2] that two finite sizes make, 0 for two zeros."""
     larger = torch.maximum(height, width)
-    angle = arctangent(torch.minimum(height, width) / (larger + (1.0 - above(larger))))
+    angle = _arctangent(torch.minimum(height, width) / (larger + (1.0 - above(larger))))
     return _or(angle, math.pi / 2, above(height - width))
 
 
 def _or(angle: Tensor, whole: float, other: Tensor) -> Tensor:
     """What the angle lacks of the whole where ``other`` is one."""
     return angle + other * (whole - angle * 2.0)
+
+
+def _arctangent(a: Tensor) -> Tensor:
+    """The arctangent of a number in [0, 1]."""
+    folded = above(a - math.tan(math.pi / 8))
+    s = (a - folded) / (a * folded + 1.0)
+    u = s * s
+    p = u * COEFFICIENTS[-1] + COEFFICIENTS[-2]
+    for coefficient in COEFFICIENTS[-3::-1]:
+        p = p * u + coefficient
+    return p * s + folded * (math.pi / 4)
