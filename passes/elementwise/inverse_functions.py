@@ -4,9 +4,9 @@
 
 **The identity.** The angle of two sizes is that of ``a``, the smaller divided by the larger, or ``pi / 2`` less it.
 ``atan(a)`` is a polynomial, from ``tan(pi / 8)`` on that of ``(a - 1) / (a + 1)``, and ``pi / 4``. What depends on a
-comparison is multiplied by one or zero, a clamp of a large multiple of the difference. ``asin(x)`` is the angle of ``(sqrt((1 - x) (1 + x)), x)``,
-``acos(x)`` twice that of ``(sqrt(1 + x), sqrt(1 - x))``. In ``atan2`` infinite sizes count as one, and what is finite
-beside them as zero; the sign of a zero is that of its reciprocal.
+comparison is multiplied by one or zero, a clamp of a large multiple of the difference. ``asin(x)`` is the angle of
+``(sqrt((1 - x) (1 + x)), x)``, ``acos(x)`` twice that of ``(sqrt(1 + x), sqrt(1 - x))``. In ``atan2`` infinite sizes
+count as one, and what is finite beside them as zero; the sign of a zero is that of its reciprocal.
 
 ``asinh(x) = log1p(x + x^2 / (1 + sqrt(x^2 + 1)))``, ``acosh(x) = log1p(u + sqrt(u) sqrt(u + 2))`` with ``u = x - 1``,
 and ``atanh(x) = log1p(2 x / (1 - x)) / 2``, of ``|x|`` where the function is odd. From ``2 ** 60`` on what ``x`` is

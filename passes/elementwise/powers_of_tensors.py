@@ -25,11 +25,12 @@ aten = torch.ops.aten
 
 RETIRE_WHEN = "Arm's pow holds for every number; in ExecuTorch 1.5.1 it is undefined for negative ones"
 
+ARM = ("vgf", "tosa-fp")
 UNDEFINED = "TOSA's POW is not defined for negative numbers, zero, infinity and NaN"
 INFINITY, NAN = float("inf"), float("nan")
 
 
-@rewrite(aten.pow.Tensor_Tensor, wrong=UNDEFINED, float_only=True)
+@rewrite(aten.pow.Tensor_Tensor, wrong=UNDEFINED, on=ARM)
 def power(self: Tensor, exponent: Tensor) -> Tensor:
     """``self ** exponent``, both computed."""
     if not promoted_type(self, exponent).is_floating_point:
@@ -37,7 +38,7 @@ def power(self: Tensor, exponent: Tensor) -> Tensor:
     return computed_in_float32(_power)(self, exponent)
 
 
-@rewrite(aten.pow.Tensor_Scalar, cost=2, wrong=UNDEFINED, float_only=True)
+@rewrite(aten.pow.Tensor_Scalar, cost=2, wrong=UNDEFINED, on=ARM)
 def power_by_number(self: Tensor, exponent: float) -> Tensor:
     """``self ** exponent`` for a number that is not whole, or a float that is no positive one."""
     if isinstance(exponent, complex) or not promoted_type(self, exponent).is_floating_point:

@@ -24,17 +24,18 @@ aten = torch.ops.aten
 
 RETIRE_WHEN = "Arm's sqrt is NaN for negative numbers and infinite for infinity; not so in ExecuTorch 1.5.1"
 
+ARM = ("vgf", "tosa-fp")
 UNDEFINED = "TOSA's POW is not defined for negative numbers, infinity and NaN"
 
 
-@rewrite(aten.sqrt.default, wrong=UNDEFINED, float_only=True)
+@rewrite(aten.sqrt.default, wrong=UNDEFINED, on=ARM)
 @computed_in_float32
 def sqrt(x: Tensor) -> Tensor:
     """The reciprocal of the reciprocal root."""
     return torch.reciprocal(torch.rsqrt(x))
 
 
-@rewrite(aten.pow.Tensor_Scalar, wrong=UNDEFINED, float_only=True)
+@rewrite(aten.pow.Tensor_Scalar, wrong=UNDEFINED, on=ARM)
 def power_of_half(self: Tensor, exponent: float) -> Tensor:
     """``x ** 0.5`` and ``x ** -0.5``."""
     if exponent == 0.5:

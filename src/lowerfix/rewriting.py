@@ -45,7 +45,7 @@ class Rewrite:
         wrong: what the backend computes wrongly where it takes the op; empty where it only refuses it.
         whole: record composite ops as they are called, as export does; else what they consist of.
         float_only: it is not for targets that quantize, which would round what it counts on.
-        on: the one target that it is for; empty where it is for all.
+        on: the targets that it is for; empty where it is for all.
     """
 
     function: Callable[..., Any]
@@ -54,11 +54,11 @@ class Rewrite:
     wrong: str = ""
     whole: bool = True
     float_only: bool = False
-    on: str = ""
+    on: tuple[str, ...] = ()
 
     def is_for(self, target: str) -> bool:
         """Whether it is for a target of this name; what follows a plus sign in it says nothing about that."""
-        return self.on in ("", target.partition("+")[0])
+        return not self.on or target.partition("+")[0] in self.on
 
     @property
     def module(self) -> str:
@@ -73,7 +73,7 @@ _declared: list[Rewrite] = []
 
 
 def rewrite(
-    *targets: Any, cost: float = 1.0, wrong: str = "", float_only: bool = False, on: str = ""
+    *targets: Any, cost: float = 1.0, wrong: str = "", float_only: bool = False, on: str | tuple[str, ...] = ""
 ) -> Callable[[Function], Function]:
     """Declare a function as the replacement of ATen ops.
 
@@ -84,7 +84,7 @@ def rewrite(
             function declines for arguments that are computed rightly, and has a test that fails once upstream is right.
         float_only: it is not used for targets that quantize, for it holds numbers in float, such as an index, that int8
             would round.
-        on: the name of the one target that it is for, where it is about what that backend alone does; that of the
+        on: the names of the targets that it is for, where it is about what their backend alone does; those of the
             module's ``ON`` where it is left out.
 
     The function gets the op's own arguments. It may look at shapes and dtypes, at the values of small constants through
@@ -105,7 +105,8 @@ def rewrite(
             )
 
     def declare(function: Function) -> Function:
-        here = on or getattr(function, "__globals__", {}).get("ON", "")
+        given = on or getattr(function, "__globals__", {}).get("ON", ())
+        here = (given,) if isinstance(given, str) else given
         _declared.append(Rewrite(function, targets, cost, wrong, float_only=float_only, on=here))
         return function
 

@@ -30,6 +30,11 @@ def test_the_sign_of_a_zero_is_kept() -> None:
     assert torch.equal(torch.signbit(result[3:5]), torch.tensor([False, True]))
 
 
+def test_another_backend_is_left_alone() -> None:
+    program = lowerfix.apply(export(torch.sqrt, (SPECIAL,)), target="xnnpack")  # which has a square root
+    assert [node.target for node in program.graph.nodes if node.op == "call_function"] == [torch.ops.aten.sqrt.default]
+
+
 def test_the_backend_is_still_wrong_by_itself() -> None:
     lowered = lowering.lower(export(torch.sqrt, (SPECIAL,)), "tosa-fp", compile=False)
     with pytest.raises(AssertionError, match="Non-valid TOSA"):  # retire the rewrite once this is right upstream
