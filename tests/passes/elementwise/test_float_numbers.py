@@ -11,7 +11,16 @@ from lowerfix.testing import adversarial_inputs, assert_same, check_rewrite, exp
 def every_form(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     numbers = x * 2, 1 - x, x + 1, x - 1, x / 2, torch.rsub(x, 3, alpha=2)
     factors = torch.add(x, y, alpha=2), torch.sub(x, y, alpha=0.5), torch.rsub(x, y, alpha=2)
-    return *numbers, *factors, torch.addcmul(x, x, y, value=2), torch.addcdiv(x, x, y, value=3), torch.lerp(x, y, 0.3)
+    whole = torch.arange(6)
+    integers = x * whole, x / (whole + 1), whole - x, torch.add(whole, x, alpha=2), torch.add(x, whole, alpha=3)
+    return (
+        *numbers,
+        *factors,
+        *integers,
+        torch.addcmul(x, x, y, value=2),
+        torch.addcdiv(x, x, y, value=3),
+        torch.lerp(x, y, 0.3),
+    )
 
 
 @pytest.mark.slow
@@ -39,6 +48,15 @@ def test_a_number_may_come_first_as_decompositions_write_it() -> None:
     assert_same(2 + x, forms.add(2, x))
     assert_same(2 * x, forms.mul(2, x))
     assert_same(3 / x, forms.div(3, x), 1e-6)
+
+
+def test_what_is_computed_of_integers_is_left_alone() -> None:
+    x, y = torch.randn(2, 3), torch.arange(3)
+    for form in (forms.add, forms.sub, forms.mul, forms.div):
+        with pytest.raises(Decline, match="float32 and"):
+            form(x, y)
+        with pytest.raises(Decline, match="int64"):
+            form(y, x)
 
 
 def test_between_two_ends() -> None:
