@@ -63,8 +63,10 @@ def _summed(rows: Tensor) -> Tensor:
     count = rows.shape[1]
     part = next(size for size in range(min(count, LONGEST), 0, -1) if count % size == 0)
     part = part if part > 1 else count
-    sums = F.linear(rows.reshape(-1, part), torch.ones([1, part], dtype=rows.dtype))
-    return sums if part == count else _summed(sums.reshape(rows.shape[0], count // part))
+    ones = torch.ones([1, part], dtype=rows.dtype)
+    if part == count:
+        return F.linear(rows, ones)
+    return _summed(F.linear(rows.reshape(-1, part), ones).reshape(rows.shape[0], count // part))
 
 
 def _rows(x: Tensor, dim: list[int] | None, dtype: torch.dtype | None) -> tuple[Tensor, set[int]]:
