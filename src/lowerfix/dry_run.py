@@ -119,7 +119,7 @@ def explain(
         found = Report(finding for finding in found if finding.reason != not_quantized(target))
     run.report.before = _dying(run.report.before, found, target, rewritten=True)
     run.report.after = _dying(run.report.after, found, target, rewritten=False)
-    run.report.extend(_ranked(left, found))
+    run.report.extend(_ranked(left, found, bool(run.report.after.error)))
     if inputs and run.report.after.error:
         run.report.verified = Verified(drift=watch.drift, drifted=watch.drifted, error=run.report.after.error)
     elif inputs:
@@ -383,8 +383,14 @@ def _op(node: Node, prefix: str, name: str, users: set[str], **rest: Any) -> Op:
     )
 
 
-def _ranked(left: list[_Left], found: Report) -> list[Finding]:
-    """All findings with what to do about them: what stays on the CPU first, and of that what costs most."""
+def _ranked(left: list[_Left], found: Report, dying: bool) -> list[Finding]:
+    """All findings with what to do about them: what stays on the CPU first, and of that what costs most.
+
+    Args:
+        left: what stays.
+        found: what the passes said.
+        dying: whether the lowering fails.
+    """
     advised = []
     for finding in found:
         if finding.outcome is Outcome.LEFT and any(_related(one, finding) for one in left):
@@ -405,7 +411,16 @@ def _ranked(left: list[_Left], found: Report) -> list[Finding]:
         if offers:
             fix, anchor = " or ".join(dict.fromkeys(other.fix for other in offers)), offers[0].help
         staying.append(dataclasses.replace(one.finding, fix=fix, help=anchor))
-    others = [dataclasses.replace(finding, saves=saves.get(finding, 0)) for finding in advised]
+    lines = {one.finding.source for one in left}
+    others = []
+    for finding in advised:
+        if finding in saves:
+            others.append(dataclasses.replace(finding, saves=saves[finding]))
+        elif finding.outcome is Outcome.DECLINED and finding.node and finding.source not in lines and not dying:
+            # The op is taken in the end, or has gone: there is nothing to do.
+            others.append(dataclasses.replace(finding, fix="", help=""))
+        else:
+            others.append(finding)
     order = list(Outcome)
     others.sort(key=lambda f: (f.outcome is Outcome.REWRITTEN, -f.saves, -order.index(f.outcome)))
     return staying + others

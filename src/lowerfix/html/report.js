@@ -132,13 +132,25 @@ class Graph {
       if (!shown.has(path)) shown.set(path, []);
       shown.get(path).push(box);
     }
+    const titles = [];
     for (const [path, inside] of [...shown].sort((a, b) => a[0].length - b[0].length)) {
+      const only = [...shown].some(([other, boxes]) => other.startsWith(path + ".") && boxes.length === inside.length);
+      if (only && inside.length > 1) continue;  // the frame within it has the same boxes
       const depth = this.modules.get(path).depth, pad = Math.max(3, 10 - 2 * depth);
       const left = Math.min(...inside.map((b) => b.x)) - WIDTH / 2 - pad, top = Math.min(...inside.map((b) => b.y)) - 12 - pad;
       const right = Math.max(...inside.map((b) => b.x)) + WIDTH / 2 + pad, bottom = Math.max(...inside.map((b) => b.y)) + HEIGHT + pad;
       const frame = make(this.root, "g", { class: "frame" });
       make(frame, "rect", { x: left, y: top, width: right - left, height: bottom - top, rx: 8 });
-      const title = make(frame, "text", { x: left + 6, y: top + 11 }, "− " + path);
+      const outer = [...shown.keys()].some((other) => path.startsWith(other + "."));
+      const name = "− " + (outer ? path.split(".").pop() : path);
+      const spot = { x: left + 6, y: top + 11, end: left + 6 + 7 * name.length };
+      for (const other of titles) {
+        if (Math.abs(other.y - spot.y) < 12 && other.x < spot.end && spot.x < other.end) {
+          spot.x = other.end + 8; spot.end = spot.x + 7 * name.length;
+        }
+      }
+      titles.push(spot);
+      const title = make(frame, "text", { x: spot.x, y: spot.y }, name);
       title.addEventListener("click", () => this.toggle(path));
     }
   }
