@@ -30,8 +30,8 @@ What lowerfix does not do. In a report each of these has its reason and your sou
   left as it is, unless you promise how many rows there are: `promises={"x[mask]": "all-true"}`. `unique` has no such
   form.
 - XNNPACK computes in floats alone: comparisons, `where`, masks that are computed, and integers stay on the CPU there.
-  It has no op that makes a number of NaN on every processor (its maximum and exp lose NaN on x86 and keep it on Arm), so
-  what has to ignore a NaN stays there too: `sign`, `nan_to_num`, `fmax`, `nansum`, `hypot`, `copysign`.
+  It has no op that makes a number of NaN on every processor (its maximum and exp lose NaN on x86 and keep it on Arm),
+  so what has to ignore a NaN stays there too: `sign`, `nan_to_num`, `fmax`, `nansum`, `hypot`, `copysign`.
 - The bodies of control-flow ops (`torch.cond`, `while_loop`, `scan`) are left as they are.
 - Complex inputs and outputs, sparse tensors, random numbers (`allow="random-to-input"`), factorisations and solvers.
 - What is in the Edge dialect already: ops are decomposed by then, and most rewrites come too late.
