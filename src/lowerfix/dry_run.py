@@ -257,7 +257,7 @@ def partitioned(program: ExportedProgram, target: Target) -> tuple[ExportedProgr
     answer: list[tuple[ExportedProgram, dict[str, str]]] = []
 
     def partition(edge: ExportedProgram) -> Any:
-        with fast(), target.rejections() as reasons:
+        with target.rejections() as reasons:
             original(edge)
         answer.append((edge, reasons))
         raise _Seen
@@ -265,7 +265,7 @@ def partitioned(program: ExportedProgram, target: Target) -> tuple[ExportedProgr
     partitioner.partition = partition
     config = EdgeCompileConfig(_check_ir_validity=False)
     try:
-        with captured_output(), torch.no_grad(), listed_once():
+        with captured_output(), torch.no_grad(), listed_once(), fast():
             to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
     except _Seen:
         return answer[0]
