@@ -88,3 +88,8 @@ def calibration_inputs(count: int = 4) -> list[tuple[Tensor]]:
         noise = 0.02 * torch.randn(1, JOINTS, STEPS, generator=generator)
         batches.append(((6.28 * frequency * time + phase).sin() + noise,))
     return batches
+
+
+def make() -> tuple[RobotPolicy, tuple[Tensor], list[tuple[Tensor]]]:
+    """The model, one input and calibration inputs: a factory as the command line takes it."""
+    return RobotPolicy().eval(), example_inputs(), calibration_inputs()

@@ -76,8 +76,7 @@ def load(spec: str | Path | None) -> Subject:
     if spec is None:
         from lowerfix import demo_model
 
-        model = demo_model.RobotPolicy().eval()
-        return Subject("robot-policy", model, demo_model.example_inputs(), demo_model.calibration_inputs())
+        return Subject("robot-policy", *demo_model.make())
     path = Path(spec)
     if path.suffix == ".pt2" or path.is_file():
         return _from_file(path)
