@@ -12,6 +12,7 @@ elements only. The sums are added in another order than PyTorch's.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +36,11 @@ def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     """In steps of one, two, four, ..."""
     if x.dtype not in (torch.float32, torch.float64) or dtype not in (None, x.dtype):
         raise Decline("it is of integers or half precision, or to be computed in another type")
+    return in_steps(x, dim, torch.add, 0.0)
+
+
+def in_steps(x: Tensor, dim: int, add: Callable[[Tensor, Tensor], Tensor], nothing: float) -> Tensor:
+    """What adds up along a dimension, where ``add`` takes two neighbours together and ``nothing`` changes no sum."""
     if not constant_sizes(x):
         raise Decline("a size is symbolic")
     if x.dim() == 0 or x.numel() == 0:
@@ -46,6 +52,6 @@ def cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     y = x.reshape(math.prod(x.shape[:at]), size, math.prod(x.shape[at + 1 :]))
     step = 1
     while step < size:
-        y = y + F.pad(aten.slice.Tensor(y, 1, 0, size - step), (0, 0, step, 0))
+        y = add(y, F.pad(aten.slice.Tensor(y, 1, 0, size - step), (0, 0, step, 0), value=nothing))
         step *= 2
     return y.reshape(x.shape) if size > 1 else x.clone()

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from lowerfix.errors import Decline
+
 
 def inserted(x: Tensor, dim: int) -> Tensor:
     """``x.unsqueeze(dim)``; as a view where all sizes are constants."""
@@ -45,3 +47,13 @@ def constant_sizes(x: Tensor) -> bool:
 def of_rank(values: Sequence[int], rank: int) -> list[int]:
     """The numbers of a kernel, stride or padding, of which one stands for all dimensions."""
     return list(values) * rank if len(values) == 1 else list(values)
+
+
+def check_elements(x: Tensor) -> None:
+    """Decline what is no tensor of floats with constant sizes and at least one element."""
+    if not x.is_floating_point():
+        raise Decline(f"{x.dtype} is served otherwise")
+    if not constant_sizes(x):
+        raise Decline("a size is symbolic")
+    if x.numel() == 0:
+        raise Decline("there is no element")

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.shape._views import constant_sizes
+from lowerfix.passes.shape._views import check_elements
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -30,7 +30,7 @@ RETIRE_WHEN = "XNNPACK takes where; ExecuTorch 1.5.1's has no Booleans"
 @rewrite(aten.diag_embed.default, cost=0.5)
 def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Zeros elsewhere."""
-    _check(x)
+    check_elements(x)
     size, count = x.shape[-1] + abs(offset), x.shape[-1]
     spread = F.pad(x.reshape(-1, count, 1), (0, size)).reshape(-1, count * (size + 1))
     before = offset if offset >= 0 else -offset * size
@@ -58,8 +58,8 @@ def diagflat(x: Tensor, offset: int = 0) -> Tensor:
 @rewrite(aten.diagonal_scatter.default, cost=0.5)
 def diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The old matrix elsewhere."""
-    _check(x)
-    _check(source)
+    check_elements(x)
+    check_elements(source)
     if source.dtype != x.dtype:
         raise Decline(f"it is of {x.dtype} and {source.dtype}")
     first, second = dim1 % x.dim(), dim2 % x.dim()
@@ -92,12 +92,3 @@ def _moved(x: Tensor, dim1: int, dim2: int) -> Tensor:
     first, second = dim1 % rank, dim2 % rank
     order = [d for d in range(rank) if d not in (first, second)] + [first, second]
     return x if order == list(range(rank)) else x.permute([order.index(d) for d in range(rank)])
-
-
-def _check(x: Tensor) -> None:
-    if not x.is_floating_point():
-        raise Decline(f"{x.dtype} is served otherwise")
-    if not constant_sizes(x):
-        raise Decline("a size is symbolic")
-    if x.numel() == 0:
-        raise Decline("there is no element")

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.shape._views import constant_sizes
+from lowerfix.passes.shape._views import check_elements
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -69,10 +69,5 @@ def _by_rows(x: Tensor, kept: list[tuple[int, int]]) -> Tensor:
 
 
 def _sizes(x: Tensor) -> tuple[int, int]:
-    if not x.is_floating_point():
-        raise Decline(f"{x.dtype} is served otherwise")
-    if not constant_sizes(x):
-        raise Decline("a size is symbolic")
-    if x.numel() == 0:
-        raise Decline("there is no element")
+    check_elements(x)
     return x.shape[-2], x.shape[-1]
