@@ -197,7 +197,8 @@ def damaged(program: Path, folder: Path) -> dict[str, Path]:
     """Files that are not what they are called."""
     whole = program.read_bytes()
     found = {
-        name: folder / f"{name}.pt2" for name in ("text", "truncated", "empty", "older", "pickle", "script", "code")
+        name: folder / f"{name}.pt2"
+        for name in ("text", "truncated", "empty", "older", "pickle", "script", "code", "case", "size")
     }
     found["text"].write_text("import torch")
     found["truncated"].write_bytes(whole[: len(whole) // 2])
@@ -212,12 +213,14 @@ def damaged(program: Path, folder: Path) -> dict[str, Path]:
         "older": ("archive_version", b"999"),
         "pickle": ("sample_inputs/model.pt", pickle.dumps((Code(),))),
         "code": ("data/aotinductor/model/wrapper.so", b""),
+        "case": ("data/sample_inputs/MODEL.PT", pickle.dumps((Code(),))),
+        "size": ("models/size.json", json.dumps({"as_expr": {"expr_str": "__import__('os').mkdir('x')"}}).encode()),
     }
     for name, (member, content) in changes.items():
         with zipfile.ZipFile(program) as source, zipfile.ZipFile(found[name], "w") as new:
             for info in source.infolist():
                 new.writestr(info.filename, content if info.filename.endswith(member) else source.read(info))
-            if name == "code":
+            if name in ("code", "case", "size"):
                 new.writestr(f"up/{member}", content)
     return found
 
@@ -245,6 +248,8 @@ def test_bad_input_is_one_line_and_leaves_nothing(call: Call, program: Path, tmp
         ([explain, files["script"], *vgf], "TorchScript"),
         ([explain, files["older"], *vgf], "cannot be loaded by torch"),
         ([explain, files["pickle"], *vgf], "holds more than tensors, which could run code"),
+        ([explain, files["case"], *vgf], "PyTorch writes no"),
+        ([explain, files["size"], *vgf], "a size that is no arithmetic"),
         ([explain, files["code"], *vgf], "holds compiled code"),
         ([explain, up, "-t", "vfg"], "Did you mean 'vgf'?"),
         ([explain, up, *vgf, "--skip", "mishh"], "did you mean 'mish'?"),

@@ -104,9 +104,32 @@ def test_inputs_are_those_of_the_export_or_given(program: torch.export.ExportedP
     assert len(found.lowered) == 2
     with pytest.raises(LowerfixError, match="verify needs inputs"):
         lowerfix.explain(program, target="tosa-fp", verify=[])
-    found = lowerfix.explain(program, target="tosa-fp", verify=(X, X)).verified
+    for wrong, problem in (
+        ((X, X), "takes 1 inputs, and 2 were given"),
+        (X, "verify needs inputs"),
+        (3, "verify needs inputs"),
+        ([X], "verify needs inputs"),
+        ((X[..., :1],), "has shape"),
+        ((2.0,), "got float"),
+    ):
+        with pytest.raises(LowerfixError, match=problem):
+            lowerfix.explain(program, target="tosa-fp", verify=wrong)
+    with pytest.raises(LowerfixError, match="calibration is a list of tuples"):
+        lowerfix.explain(program, target="tosa-fp", calibration=3)  # type: ignore[arg-type]
+
+
+def test_a_program_that_writes_to_its_input_leaves_the_given_one() -> None:
+    given = torch.rand(3)
+    before = given.clone()
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        x.add_(1.0)
+        return x * torch.sqrt(x)
+
+    found = lowerfix.explain(export(model, (torch.rand(3),)), target="tosa-fp", verify=(given,)).verified
+    assert torch.equal(given, before)
     assert found is not None
-    assert "takes 1 inputs, and 2 were given" in found.error
+    assert found.drift == ""
 
 
 def test_what_cannot_be_lowered_is_told() -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lowerfix.errors import Decline
 from lowerfix.passes.elementwise._float32 import computed_in_float32, constant_like, is_negative, promoted_type
-from lowerfix.rewriting import rewrite
+from lowerfix.rewriting import in_int8, rewrite
 
 aten = torch.ops.aten
 
@@ -27,12 +27,16 @@ RETIRE_WHEN = "Arm's pow holds for every number; in ExecuTorch 1.5.1 it is undef
 
 ARM = ("vgf", "tosa-fp")
 UNDEFINED = "TOSA's POW is not defined for negative numbers, zero, infinity and NaN"
+LARGEST = 64
+"""Factors up to which Arm's product of a whole power is worth its length."""
+
 INFINITY, NAN = float("inf"), float("nan")
 
 
 @rewrite(aten.pow.Tensor_Tensor, wrong=UNDEFINED, on=ARM)
 def power(self: Tensor, exponent: Tensor) -> Tensor:
     """``self ** exponent``, both computed."""
+    _check()
     if not promoted_type(self, exponent).is_floating_point:
         raise Decline("the result is an integer")
     return computed_in_float32(_power)(self, exponent)
@@ -41,6 +45,7 @@ def power(self: Tensor, exponent: Tensor) -> Tensor:
 @rewrite(aten.pow.Tensor_Scalar, cost=2, wrong=UNDEFINED, on=ARM)
 def power_by_number(self: Tensor, exponent: float) -> Tensor:
     """``self ** exponent`` for a number that is not whole, or a float that is no positive one."""
+    _check()
     if isinstance(exponent, complex) or not promoted_type(self, exponent).is_floating_point:
         raise Decline("the result is no float")
     if exponent == 0:
@@ -50,8 +55,14 @@ def power_by_number(self: Tensor, exponent: float) -> Tensor:
     if abs(exponent) < INFINITY and exponent == int(exponent):
         if exponent > 0 or isinstance(exponent, int):
             raise Decline("whole powers are multiplied out")
-        return torch.pow(self, int(exponent))
+        if exponent >= -LARGEST:
+            return computed_in_float32(lambda x: torch.pow(x, int(exponent)))(self)
     return computed_in_float32(lambda x: _power(x, constant_like(x, exponent)))(self)
+
+
+def _check() -> None:
+    if in_int8():
+        raise Decline("in int8 every step of it would be rounded")
 
 
 def _power(x: Tensor, y: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 **What it rewrites.** ``fmod``, ``remainder``, and ``div`` with a rounding mode, of float32, by a tensor or a number.
 
-**The identity.** ``fmod`` is computed as in the pass ``truncation``: in two steps of 12 bits, with a divisor in two
+**The identity.** ``fmod`` is computed as in the pass ``truncation``: in four steps of 12 bits, with a divisor in two
 halves, so that each product and difference is exact. What depends on a comparison there is multiplied by one or zero
 here, a clamp of a large multiple of the difference. ``remainder`` adds the divisor where the signs differ. The quotient
 rounded down is ``(x - remainder) / y``, which is nearly an integer and rounded to it; a divisor that is zero gives ``x
@@ -10,8 +10,8 @@ rounded down is ``(x - remainder) / y``, which is nearly an integer and rounded 
 
 **Why the backend needs it.** XNNPACK takes ``div``, ``floor`` and ``ceil``, and neither these nor comparisons.
 
-**What it leaves alone.** Other types. Remainders are exact for quotients below 2**24; beyond, ``x`` has no fractional
-part in units of ``y``, and the remainder is not that of PyTorch.
+**What it leaves alone.** Other types. Remainders are exact for quotients below 2**48; beyond, neighbours of ``x`` are
+2**24 divisors apart, and the remainder is not that of PyTorch. A remainder of -0 is 0.
 """
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lowerfix.errors import Decline
 from lowerfix.passes.elementwise._signs import above, bounded, float32, infinite, quotient, signs
-from lowerfix.passes.elementwise.truncation import LARGE, STEP, trunc_by_difference
+from lowerfix.passes.elementwise.truncation import LARGE, SCALE, STEP, UNITS, trunc_by_difference
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -27,14 +27,11 @@ aten = torch.ops.aten
 ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes fmod, remainder and div with a rounding mode; ExecuTorch 1.5.1's does not"
 
-SCALE = 2.0**-30
-"""What divisors above ``LARGE`` are multiplied by, since their splitting would overflow."""
-
 WHOLE = 2.0**23
 """From here on floats have no fractional part."""
 
 MOST = 2.0**24
-"""Remainders for quotients beyond are not exact. In each step the quotient is cut off so that nothing overflows."""
+"""Quotients beyond are whole as they are. In each step the quotient is cut off so that nothing overflows."""
 
 
 @rewrite(aten.fmod.Tensor, aten.fmod.Scalar, cost=0.5)
@@ -91,7 +88,7 @@ def _rest(size: Tensor, size_of_divisor: Tensor) -> Tensor:
     high = spread - (spread - divisor)
     low = divisor - high
     rest = size * small + size * SCALE * large
-    for unit in (STEP, 1.0):
+    for unit in UNITS:
         taken = torch.floor(torch.clamp(rest / (divisor * unit), max=STEP - 1))
         rest = rest - taken * (high * unit)
         rest = rest - taken * (low * unit)

@@ -9,8 +9,8 @@ numbers. It is rounded twice.
 **Why the backend needs it.** Arm computes ``x ** 0.5`` with TOSA's POW, which is not defined for negative numbers,
 infinity and NaN, and loses the sign of a zero. RSQRT is defined for all.
 
-**What it leaves alone.** int8, where it is a table. The root inside a norm or a standard deviation, which is of a sum
-of squares: there, infinity and NaN stay undefined.
+**What it leaves alone.** int8, where it is a table: for VGF in int8, wrap the quantizer, so that this is known. The
+root inside a norm or a standard deviation, which is of a sum of squares: there, infinity and NaN stay undefined.
 """
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lowerfix.errors import Decline
 from lowerfix.passes.elementwise._float32 import computed_in_float32
-from lowerfix.rewriting import rewrite
+from lowerfix.rewriting import in_int8, rewrite
 
 aten = torch.ops.aten
 
@@ -32,6 +32,8 @@ UNDEFINED = "TOSA's POW is not defined for negative numbers, infinity and NaN"
 @computed_in_float32
 def sqrt(x: Tensor) -> Tensor:
     """The reciprocal of the reciprocal root."""
+    if in_int8():
+        raise Decline("in int8 it is a table")
     return torch.reciprocal(torch.rsqrt(x))
 
 

@@ -3,15 +3,15 @@
 **What it rewrites.** ``trunc``, ``fix``, ``frac`` and ``fmod`` (by a tensor or a number).
 
 **The identity.** ``trunc`` is ``ceil`` below zero and ``floor`` elsewhere, which keeps the sign of a zero, and ``frac``
-is ``x - trunc(x)``. ``fmod(x, y)`` takes the largest multiple of ``|y|`` off ``|x|``, in two steps of 12 bits. A
+is ``x - trunc(x)``. ``fmod(x, y)`` takes the largest multiple of ``|y|`` off ``|x|``, in four steps of 12 bits. A
 product ``q * |y|`` would be rounded, so ``|y|`` is split into two halves of 12 bits, with which each product, and each
 difference, is exact (T. J. Dekker, A floating-point technique for extending the available precision, 1971). The
 quotient can be one off, as it is rounded, which is put right afterwards.
 
 **Why the backend needs it.** They are not in Arm's list.
 
-**What it leaves alone.** float64, complex numbers, and numbers as divisors beyond 2**100 or 2**-100. The remainder is
-exact for quotients below 2**24; beyond, ``x`` has no fractional part in units of ``y``, and the result is not that of
+**What it leaves alone.** float64, complex numbers, and numbers as divisors beyond 2**76 or 2**-100. The remainder is
+exact for quotients below 2**48; beyond, neighbours of ``x`` are 2**24 divisors apart, and the result is not that of
 PyTorch. In int8 the remainder by a number is made of tables, and that by a tensor is ``x - trunc(x / y) * y``.
 """
 
@@ -32,8 +32,13 @@ RETIRE_WHEN = "Arm's partitioner takes trunc and fmod; they are not in its lists
 STEP = 4096.0
 """The quotient that one step takes off: with 12 bits, its product with half of a divisor is exact."""
 
-LARGE = 2.0**100
-"""Divisors above are scaled down, since their splitting, and their product with a step, would overflow."""
+UNITS = (STEP**3, STEP**2, STEP, 1.0)
+
+LARGE = 2.0**76
+"""Divisors above are scaled down, since their splitting, and their product with a unit, would overflow."""
+
+SCALE = 2.0**-60
+"""What divisors above ``LARGE`` are multiplied by."""
 
 
 @rewrite(aten.trunc.default, aten.fix.default)
@@ -90,12 +95,12 @@ def fmod(self: Tensor, other: Tensor) -> Tensor:
     else:
         size = y.abs()
         large = size > LARGE
-        divisor = size * torch.where(large, constant_like(size, 2.0**-30), constant_like(size, 1.0))
-        dividend = x.abs() * torch.where(large, constant_like(size, 2.0**-30), constant_like(size, 1.0))
+        divisor = size * torch.where(large, constant_like(size, SCALE), constant_like(size, 1.0))
+        dividend = x.abs() * torch.where(large, constant_like(size, SCALE), constant_like(size, 1.0))
         spread = divisor * (STEP + 1)
         high = spread - (spread - divisor)
         rest = _rest(dividend, divisor, high, divisor - high)
-        rest = rest * torch.where(large, constant_like(size, 2.0**30), constant_like(size, 1.0))
+        rest = rest * torch.where(large, constant_like(size, 1 / SCALE), constant_like(size, 1.0))
         result = torch.where(x.abs() < size, x, torch.where(x < 0, -rest, rest))
     return result if result.dtype == result_type else result.to(result_type)
 
@@ -122,7 +127,7 @@ def fmod_by_number(self: Tensor, other: float) -> Tensor:
 def _rest(dividend: Tensor, divisor: Any, high: Any, low: Any) -> Tensor:
     """What is left of a positive dividend, for a divisor that is the sum of two halves."""
     rest = dividend
-    for unit in (STEP, 1.0):
+    for unit in UNITS:
         quotient = torch.floor(rest / (divisor * unit))
         rest = rest - quotient * (high * unit)
         if not isinstance(low, float) or low != 0:

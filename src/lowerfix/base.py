@@ -17,7 +17,7 @@ from lowerfix.errors import Decline, LowerfixError
 from lowerfix.oracle import Oracle, Question
 from lowerfix.program import Program, Stage, is_quantization_op
 from lowerfix.report import Finding, Outcome, Report
-from lowerfix.rewriting import Match, Rewrite, Trace, computing_in_int8, trace
+from lowerfix.rewriting import Match, Rewrite, Trace, computing_in_int8, in_int8, trace
 from lowerfix.source import op_name, source_line
 from lowerfix.targets import Target
 
@@ -60,7 +60,8 @@ class Context:
         Raises:
             Decline: as the rewrite raised it.
         """
-        int8 = self.target.quantized or any(is_quantization_op(argument.node.target) for argument in match.arguments)
+        int8 = in_int8() or self.target.quantized
+        int8 = int8 or any(is_quantization_op(argument.node.target) for argument in match.arguments)
         key = (name, match.key, int8)
         if key not in self.traces:
             try:

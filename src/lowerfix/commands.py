@@ -225,12 +225,15 @@ def promises_of(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:
             raise LowerfixError(f"promises {str(file)!r} cannot be read: {error}") from error
         except tomllib.TOMLDecodeError as error:
             raise LowerfixError(f"promises {str(file)!r} is not TOML: {error}") from error
-        promises.update(content.get("promises", content))
+        table = content.get("promises", content)
+        if not isinstance(table, dict):
+            raise LowerfixError(f"promises {str(file)!r} has to have a table of sites: [promises]")
+        promises.update(table)
     for pair in pairs:
         site, found, value = pair.rpartition("=")
         if not found or not site:
             raise LowerfixError(f'a promise is "site=value", as in "x[keep]=all-true" or "n.item()=7"; got {pair!r}')
-        promises[site.strip()] = int(value) if value.strip().isdigit() else value.strip()
+        promises[site.strip()] = int(value) if value.strip().isdecimal() else value.strip()
     return promises
 
 

@@ -82,9 +82,12 @@ def explain(
     for name, one in programs.items():
         _check(one, name)
     given = calibration if isinstance(calibration, Mapping) else dict.fromkeys(programs, calibration)
+    for data in given.values():
+        if data is not None and not (isinstance(data, Sequence) and all(isinstance(one, tuple) for one in data)):
+            raise LowerfixError("calibration is a list of tuples of a model's arguments")
     run = _Run(target, Report(target=target.name), progress or (lambda stage: None))
     found = Report()
-    inputs = inputs_of(verify, programs) if verify not in (None, False) else {}
+    inputs = inputs_of(verify, programs) if verify is not None and verify is not False else {}
     watch = Watch(found)
     passes = Pipeline.default() if pipeline is None else pipeline
     if inputs and isinstance(passes, Pipeline):

@@ -36,10 +36,10 @@ def check_writable(path: Path) -> None:
     Raises:
         LowerfixError: where it cannot.
     """
-    folder = next(parent for parent in (path.absolute().parent, *path.absolute().parents) if parent.exists())
-    if path.exists() and not path.is_file():
-        raise LowerfixError(f"{str(path)!r} cannot be written: it is a {'folder' if path.is_dir() else 'device'}")
     try:
+        folder = next(parent for parent in (path.absolute().parent, *path.absolute().parents) if parent.exists())
+        if path.exists() and not path.is_file():
+            raise LowerfixError(f"{str(path)!r} cannot be written: it is a {'folder' if path.is_dir() else 'device'}")
         descriptor, name = tempfile.mkstemp(dir=folder)
     except OSError as error:
         raise _failed(path, error) from error

@@ -88,8 +88,9 @@ class Placement:
 
     @property
     def whole(self) -> bool:
-        """Whether the backend takes all of the program, in one piece or in none where there is nothing to take."""
-        return not self.error and not self.left and self.delegates <= 1
+        """Whether the backend takes all of each method, in one piece or in none where there is nothing to take."""
+        methods = {op.name.rpartition("/")[0] for op in self.ops if op.delegate is not None}
+        return not self.error and not self.left and self.delegates <= max(1, len(methods))
 
     def __str__(self) -> str:
         if self.error:

@@ -5,15 +5,30 @@ of weights alone, which knows tensors and plain containers; a file with anything
 compiled code or objects of C++ classes.
 """
 
+import ast
 import io
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 
 from lowerfix.errors import LowerfixError, first_line
+
+_SYMBOLS = {"Symbol", "Dummy"}
+_FUNCTIONS = {
+    "Abs", "Add", "And", "CeilDiv", "CeilToInt", "CleanDiv", "Eq", "Equality", "Float", "FloorDiv", "FloorToInt", "Ge",
+    "GreaterThan", "Gt", "Integer", "IntTrueDiv", "Le", "LessThan", "Lt", "Max", "Min", "Mod", "ModularIndexing", "Mul",
+    "Ne", "Not", "Or", "Piecewise", "Pow", "PowByNatural", "PythonMod", "Rational", "RoundToInt", "StrictGreaterThan",
+    "StrictLessThan", "ToFloat", "TruncToInt", "Unequality", "Where", "ceiling", "floor",
+}  # fmt: skip
+"""The functions of sizes that sympy and PyTorch have."""
+_ARITHMETIC = (
+    ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call, ast.keyword, ast.Name, ast.Constant,
+    ast.Tuple, ast.Load, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
+)  # fmt: skip
 
 _TENSORS = ("weight_", "tensor_")
 """What the names of the files of tensors begin with."""
@@ -60,6 +75,11 @@ def _check_safe(file: io.BufferedReader, path: Path) -> None:
     if len(set(names)) != len(names):
         raise LowerfixError(f"{str(path)!r} is refused: it holds several files of one name")
     for name in names:
+        inside = name.partition("/")[2]
+        if inside != inside.lower():  # PyTorch's reader finds them without regard to case
+            raise LowerfixError(f"{str(path)!r} is refused: PyTorch writes no {name}")
+        if inside.startswith("models/") and name.endswith(".json"):
+            _check_expressions(json.loads(archive.read(name)), path)
         if "/data/aotinductor/" in name:
             raise LowerfixError(f"{str(path)!r} is refused: it holds compiled code ({name})")
         if name.endswith("_config.json") and "/data/" in name:
@@ -72,6 +92,38 @@ def _check_safe(file: io.BufferedReader, path: Path) -> None:
                     _check_pickle(archive, member, path)
         elif name.endswith(".pt"):
             _check_pickle(archive, name, path)
+
+
+def _check_expressions(value: Any, path: Path) -> None:
+    """PyTorch evaluates the sizes in a file as Python, by sympy; they have to be arithmetic."""
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        pending.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+        text = value.get("expr_str") if isinstance(value, dict) else None
+        if text is not None and not _is_arithmetic(str(text)):
+            raise LowerfixError(f"{str(path)!r} is refused: it has a size that is no arithmetic: {str(text)[:80]!r}")
+
+
+def _is_arithmetic(text: str) -> bool:
+    try:
+        nodes = list(ast.walk(ast.parse(text.strip(), mode="eval")))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    symbols = {id(a) for node in nodes if isinstance(node, ast.Call) and _name(node) in _SYMBOLS for a in node.args}
+    return all(isinstance(node, _ARITHMETIC) and _is_harmless(node, id(node) in symbols) for node in nodes)
+
+
+def _is_harmless(node: ast.AST, names_a_symbol: bool) -> bool:
+    if isinstance(node, ast.Call):
+        return _name(node) in _FUNCTIONS | _SYMBOLS
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):  # sympy would evaluate it elsewhere
+        return names_a_symbol and node.value.isidentifier()
+    return not isinstance(node, ast.Name) or not node.id.startswith("_")
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def _check_pickle(archive: zipfile.ZipFile, member: str, path: Path) -> None:

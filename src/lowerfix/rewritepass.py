@@ -14,7 +14,7 @@ from lowerfix.oracle import Answer, Question
 from lowerfix.program import CASTS, Program, Stage, depends_on_data, is_quantization_op, is_view, mutated_arguments
 from lowerfix.ranges import Ranges
 from lowerfix.report import Outcome
-from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, describe_value, functional_form, splice
+from lowerfix.rewriting import Match, Rewrite, Trace, aliases_input, describe_value, functional_form, in_int8, splice
 from lowerfix.source import op_name
 from lowerfix.targets import Target
 
@@ -115,7 +115,8 @@ class RewritePass(Pass):
     def _serving(self, node: Node, context: Context) -> list[Rewrite]:
         target = context.target
         rewrites = [r for r in self.rewrites if r.is_for(target.name)]
-        return [r for r in rewrites if node.target in r.targets and not (target.quantized and r.float_only)]
+        int8 = target.quantized or in_int8()
+        return [r for r in rewrites if node.target in r.targets and not (int8 and r.float_only)]
 
     def _trace(self, rewrite: Rewrite, match: Match, context: Context) -> Trace:
         return context.traced(f"{rewrite.module}.{rewrite.name}", rewrite, match)

@@ -78,7 +78,7 @@ def load(spec: str | Path | None) -> Subject:
 
         return Subject("robot-policy", *demo_model.make())
     path = Path(spec)
-    if path.suffix == ".pt2" or path.is_file():
+    if path.suffix == ".pt2" or os.path.isfile(path):
         return _from_file(path)
     return _from_factory(str(spec))
 
@@ -152,17 +152,20 @@ def _from_factory(spec: str) -> Subject:
         raise LowerfixError(
             f"{spec!r} is neither a .pt2 file nor of the form module:factory, as in my_package.model:make"
         )
-    sys.path.insert(0, os.getcwd())
+    here = os.getcwd()
+    sys.path.insert(0, here)
     try:
         made = getattr(importlib.import_module(module_name), factory_name)()
     except Exception as error:
         raise LowerfixError(f"{spec!r} cannot be made: {type(error).__name__}: {error}") from error
     finally:
-        sys.path.remove(os.getcwd())
+        if here in sys.path:
+            sys.path.remove(here)
     if not (
         isinstance(made, tuple)
         and len(made) in (2, 3)
         and isinstance(made[0], nn.Module)
+        and (len(made) == 2 or isinstance(made[2], (list, tuple)))
         and all(isinstance(inputs, tuple) for inputs in (made[1], *(made[2] if len(made) == 3 else ())))
     ):
         raise LowerfixError(f"{spec!r}: the factory has to return {FORMS}")

@@ -101,7 +101,7 @@ def fitted(program: Program, inputs: tuple[Any, ...]) -> dict[Node, Any]:
     if len(leaves) != len(wanted):
         raise LowerfixError(f"the program takes {len(wanted)} inputs, and {len(leaves)} were given to verify it with")
     return {
-        node: leaf.to(node.meta["val"].dtype)
+        node: leaf.detach().clone().to(node.meta["val"].dtype)  # a program may write to its inputs
         if isinstance(leaf, Tensor) and isinstance(node.meta["val"], Tensor)
         else leaf
         for node, leaf in zip(wanted, leaves, strict=True)
@@ -172,7 +172,24 @@ def inputs_of(verify: Any, programs: Mapping[str, Any]) -> dict[str, list[tuple[
             given = None if arguments is None or keywords else [arguments]
         if isinstance(given, tuple) and not all(isinstance(one, tuple) for one in given):
             given = [given]
-        if not given:
+        if not isinstance(given, (list, tuple)) or not given or not all(isinstance(one, tuple) for one in given):
             raise LowerfixError("verify needs inputs: verify=(x, ...), or a list of such tuples")
-        found[name] = [tuple(one) for one in given]
+        found[name] = list(given)
+        for inputs in given:
+            _check_shapes(Program(program), inputs)
     return found
+
+
+def _check_shapes(program: Program, inputs: tuple[Any, ...]) -> None:
+    for node, value in fitted(program, inputs).items():
+        wanted = node.meta["val"]
+        if not isinstance(wanted, Tensor):
+            continue
+        sizes = list(value.shape) if isinstance(value, Tensor) else None
+        if (
+            sizes is None
+            or len(sizes) != wanted.dim()
+            or any(isinstance(size, int) and size != given for size, given in zip(wanted.shape, sizes, strict=True))
+        ):
+            got = f"shape {sizes}" if sizes is not None else type(value).__name__
+            raise LowerfixError(f"verify: the input {node.name!r} has shape {list(wanted.shape)}, got {got}")

@@ -15,6 +15,7 @@ from lowerfix.partitioning import Plan, fast, plan
 from lowerfix.pipeline import Pipeline
 from lowerfix.program import draws_random
 from lowerfix.report import Finding, Outcome, Report
+from lowerfix.rewriting import computing_in_int8
 from lowerfix.source import describe, op_name, source_line
 from lowerfix.targets import Target
 
@@ -51,7 +52,9 @@ def wrap_quantizer(
     original = _hook(quantizer, "transform_for_annotation", "a PT2E quantizer")
 
     def transform_for_annotation(model: GraphModule) -> GraphModule:
-        result: GraphModule = original(apply(model, target=target, report=report, pipeline=passes))
+        with computing_in_int8():  # on a float target too, as VGF
+            rewritten = apply(model, target=target, report=report, pipeline=passes)
+        result: GraphModule = original(rewritten)
         return result
 
     wrapped = copy.copy(quantizer)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from lowerfix import lowering
 from lowerfix.errors import Decline
 from lowerfix.passes.elementwise.powers_of_tensors import power, power_by_number
+from lowerfix.rewriting import computing_in_int8
 from lowerfix.testing import check_rewrite, export
 
 INFINITY, NAN = float("inf"), float("nan")
@@ -62,6 +63,10 @@ def test_types() -> None:
     for x, y in ((n, torch.rand(5)), (half, n), (half, half)):
         torch.testing.assert_close(power(x, y), x**y, equal_nan=True)
     torch.testing.assert_close(power_by_number(n, 0.7), n**0.7, equal_nan=True)
+    for x in (n.int(), n.bool(), half):
+        torch.testing.assert_close(power_by_number(x, -2.0), x**-2.0)
+    for exponent in (-1e30, -65.0):
+        torch.testing.assert_close(power_by_number(SPECIAL, exponent), SPECIAL**exponent, equal_nan=True)
 
 
 @pytest.mark.parametrize("number", [2, 3.0, -2, 1.0])
@@ -73,6 +78,8 @@ def test_whole_powers_are_left_alone(number: float) -> None:
 def test_what_is_declined() -> None:
     with pytest.raises(Decline, match="integer"):
         power(torch.arange(3), torch.arange(3))
+    with computing_in_int8(), pytest.raises(Decline, match="int8"):
+        power(SPECIAL, SPECIAL)
     with pytest.raises(Decline, match="root"):
         power_by_number(SPECIAL, -0.5)
     with pytest.raises(Decline, match="float"):
