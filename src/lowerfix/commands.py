@@ -203,10 +203,12 @@ def passes(identifier: str | None) -> int:
             if text:
                 console.print(f"\n[bold]{heading}:[/bold] {escape(text)}", highlight=False)
         return CLEAN
-    table = Table("pass", "what it does", "")
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column()
     for name, cls in registry.all_passes().items():
         title = (sys.modules[cls.__module__].__doc__ or "").partition("\n")[0]
-        table.add_row(name, escape(title), "has to be allowed" if cls.opt_in else "")
+        table.add_row(name, escape(title) + (" [dim]It has to be allowed.[/dim]" if cls.opt_in else ""))
     console.print(table)
     return CLEAN
 
