@@ -32,6 +32,10 @@ What lowerfix does not do. In a report each of these has its reason and your sou
 - XNNPACK computes in floats alone: comparisons, `where`, masks that are computed, and integers stay on the CPU there.
   It has no op that makes a number of NaN on every processor (its maximum and exp lose NaN on x86 and keep it on Arm),
   so what has to ignore a NaN stays there too: `sign`, `nan_to_num`, `fmax`, `nansum`, `hypot`, `copysign`.
+- A delegate computes what its backend does. On x86, XNNPACK's max pooling and maximum lose a NaN, its `exp` makes 0 of
+  it, `sigmoid` is NaN from 1e30 on, and `sqrt` of infinity is NaN; so where a rewrite brings an op into the delegate
+  that was on the CPU (max_pool1d, Mish), that holds for it too.
+- For VGF in int8 wrap the quantizer: `apply` alone cannot know that a float program is going to be quantized.
 - The bodies of control-flow ops (`torch.cond`, `while_loop`, `scan`) are left as they are.
 - Complex inputs and outputs, sparse tensors, random numbers (`allow="random-to-input"`), factorisations and solvers.
 - What is in the Edge dialect already: ops are decomposed by then, and most rewrites come too late.
