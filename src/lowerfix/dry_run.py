@@ -394,31 +394,39 @@ def _ranked(left: list[_Left], found: Report, dying: bool) -> list[Finding]:
         found: what the passes said.
         dying: whether the lowering fails.
     """
+    wide = {name for finding in found if (name := _widened(finding))}
+    keys = {id(one): _keys_of_op(one, wide) for one in left}
+    saves: dict[Key, int] = {}
+    for one in left:
+        for key in keys[id(one)]:
+            saves[key] = max(saves.get(key, 0), one.finding.saves)
     advised = []
+    offers: dict[Key, dict[str, str]] = {}
     for finding in found:
-        if finding.outcome is Outcome.LEFT and any(_related(one, finding) for one in left):
+        about = _keys(finding)
+        if finding.outcome is Outcome.LEFT and any(key in saves for key in about):
             continue  # what stays says so itself
         # Not by what is said about a replacement.
         refusal = finding.reason.partition(" does not take the replacement")[0]
         fix, anchor = advise(refusal) if finding.outcome is not Outcome.REWRITTEN else ("", "")
         advised.append(dataclasses.replace(finding, fix=fix, help=anchor))
-    saves: dict[Finding, int] = {}
+        if "allow=" in fix or "promises=" in fix:
+            for key in about:
+                offers.setdefault(key, {}).setdefault(fix, anchor)
     staying = []
     for one in sorted(left, key=lambda one: (-one.finding.saves, not one.between)):
-        related = [other for other in advised if other.outcome is not Outcome.REWRITTEN and _related(one, other)]
-        for other in related:
-            saves[other] = max(saves.get(other, 0), one.finding.saves)
         fix, anchor = advise(one.finding.reason)
         # What a pass offers by name is better than what helps in general.
-        offers = [other for other in related if other.fix and ("allow=" in other.fix or "promises=" in other.fix)]
-        if offers:
-            fix, anchor = " or ".join(dict.fromkeys(other.fix for other in offers)), offers[0].help
+        offered = {fix: anchor for key in keys[id(one)] for fix, anchor in offers.get(key, {}).items()}
+        if offered:
+            fix, anchor = " or ".join(offered), next(iter(offered.values()))
         staying.append(dataclasses.replace(one.finding, fix=fix, help=anchor))
     lines = {one.finding.source for one in left}
     others = []
     for finding in advised:
-        if finding in saves:
-            others.append(dataclasses.replace(finding, saves=saves[finding]))
+        related = [saves[key] for key in _keys(finding) if key in saves]
+        if related and finding.outcome is not Outcome.REWRITTEN:
+            others.append(dataclasses.replace(finding, saves=max(related)))
         elif finding.outcome is Outcome.DECLINED and finding.node and finding.source not in lines and not dying:
             # The op is taken in the end, or has gone: there is nothing to do.
             others.append(dataclasses.replace(finding, fix="", help=""))
@@ -429,16 +437,35 @@ def _ranked(left: list[_Left], found: Report, dying: bool) -> list[Finding]:
     return staying + others
 
 
-def _related(one: _Left, other: Finding) -> bool:
-    """Whether a finding about the rewritten program is about an op on the CPU."""
-    wide, found, _ = other.pass_id.partition("-to-float32")  # a pass about a dtype is about all ops that have it
-    if found and wide in one.finding.reason:
-        return True
-    if other.pass_id == "promised-masks" and "depends on data" in one.finding.reason:
-        return True
-    if other.source != one.finding.source:
-        return False
-    return other.node in one.origins or (bool(other.source) and other.op == one.finding.op)
+Key = tuple[str, ...]
+"""What an op on the CPU and a finding about the rewritten program have in common where they are about the same."""
+
+
+def _keys(finding: Finding) -> list[Key]:
+    keys: list[Key] = [("node", finding.source, finding.node)]
+    if finding.source:
+        keys.append(("op", finding.source, finding.op))
+    if wide := _widened(finding):
+        keys.append(("dtype", wide))
+    if finding.pass_id == "promised-masks":
+        keys.append(("data",))
+    return keys
+
+
+def _keys_of_op(one: _Left, wide: set[str]) -> list[Key]:
+    keys: list[Key] = [("node", one.finding.source, name) for name in sorted(one.origins)]
+    if one.finding.source:
+        keys.append(("op", one.finding.source, one.finding.op))
+    keys += [("dtype", name) for name in sorted(wide) if name in one.finding.reason]
+    if "depends on data" in one.finding.reason:
+        keys.append(("data",))
+    return keys
+
+
+def _widened(finding: Finding) -> str:
+    """The dtype that a pass is about: that pass is about all ops that have it."""
+    wide, found, _ = finding.pass_id.partition("-to-float32")
+    return wide if found else ""
 
 
 def _dying(placement: Placement, found: Report, target: Target, *, rewritten: bool) -> Placement:
