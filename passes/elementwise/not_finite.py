@@ -3,12 +3,12 @@
 **What it rewrites.** ``isnan``, ``isinf`` and ``nan_to_num``.
 
 **The identity.** Only NaN differs from itself, and only infinities are as large as infinity. ``nan_to_num`` without
-numbers for the infinities is a clamp to the type's largest and smallest number. In int8 infinity would take up all of
-the range, so an infinite number is told by ``x - x``, which is NaN.
+numbers for the infinities is a clamp to the type's largest and smallest number.
 
 **Why the backend needs it.** Arm does not take ``isnan`` and ``isinf``, to which ExecuTorch decomposes these ops.
 
-**What it leaves alone.** Complex numbers.
+**What it leaves alone.** Complex numbers. int8, which has no NaN and no infinity: they would be lost before they are
+found, and Arm's quantizer fails on NaN in the calibration data.
 """
 
 import torch
@@ -26,6 +26,7 @@ RETIRE_WHEN = "Arm's partitioner takes isnan and isinf; they are not in its list
 @rewrite(aten.isnan.default)
 def isnan(x: Tensor) -> Tensor:
     """What differs from itself."""
+    _check(x)
     return x != x
 
 
@@ -33,9 +34,7 @@ def isnan(x: Tensor) -> Tensor:
 def isinf(x: Tensor) -> Tensor:
     """What is as large as infinity."""
     _check(x)
-    if not x.is_floating_point():
-        return x != x
-    return torch.logical_and(x == x, _gap(x)) if in_int8() else x.abs() == float("inf")
+    return x.abs() == float("inf") if x.is_floating_point() else x != x
 
 
 @rewrite(aten.nan_to_num.default)
@@ -46,11 +45,9 @@ def nan_to_num(x: Tensor, nan: float | None = None, posinf: float | None = None,
         return x.clone()
     y = x
     if posinf is not None:
-        high = torch.logical_and(_gap(x), x > 0) if in_int8() else x == float("inf")
-        y = torch.where(high, constant_like(x, float(posinf)), y)
+        y = torch.where(x == float("inf"), constant_like(x, float(posinf)), y)
     if neginf is not None:
-        low = torch.logical_and(_gap(x), x < 0) if in_int8() else x == -float("inf")
-        y = torch.where(low, constant_like(x, float(neginf)), y)
+        y = torch.where(x == -float("inf"), constant_like(x, float(neginf)), y)
     info = torch.finfo(x.dtype)
     if posinf is None and neginf is None:
         y = torch.clamp(y, info.min, info.max)
@@ -61,12 +58,8 @@ def nan_to_num(x: Tensor, nan: float | None = None, posinf: float | None = None,
     return torch.where(x != x, constant_like(x, 0.0 if nan is None else float(nan)), y)
 
 
-def _gap(x: Tensor) -> Tensor:
-    """Whether a number less itself is NaN."""
-    difference = x - x
-    return difference != difference
-
-
 def _check(x: Tensor) -> None:
     if x.is_complex():
         raise Decline("complex numbers are not served")
+    if in_int8() and x.is_floating_point():
+        raise Decline("int8 has no NaN and no infinity: they would be lost before they are found")
