@@ -65,3 +65,9 @@ def test_explain_dumps_too(tmp_path: Path) -> None:
     report = lowerfix.explain(export(lambda x: F.pad(x, (-1, 0)) * 2, (X,)), target="tosa-fp", dump=tmp_path)
     assert report.of("rewritten")
     assert list(tmp_path.glob("*-negative-pad.diff"))
+
+
+def test_a_folder_has_a_path() -> None:
+    program = export(torch.neg, (torch.rand(2),))
+    with pytest.raises(LowerfixError, match="path of a folder, got 3"):
+        lowerfix.apply(program, target="tosa-fp", dump=3)  # type: ignore[call-overload]

@@ -104,6 +104,8 @@ def apply(
     elif guard is not None:
         raise LowerfixError(f"guard={guard!r} watches over promises, and there are none: give promises={{...}} as well")
     if dump is not None:
+        if not isinstance(dump, (str, Path)):
+            raise LowerfixError(f"dump is the path of a folder, got {dump!r}")
         pipeline = pipeline.with_callback(Dump(dump, then=pipeline.callback))
     report = Report() if report is None else report
     if not isinstance(report, Report):
