@@ -50,6 +50,8 @@ def test_every_dimension(shape: list[int], data: st.DataObject, keepdim: bool) -
     dims = data.draw(st.lists(st.integers(0, len(shape) - 1), unique=True)) if shape else []
     dims = [d - len(shape) if data.draw(st.booleans()) else d for d in dims]
     for y in (x, *adversarial(x)):
+        if y.abs().nan_to_num(0, 0).amax() > 1e37:
+            continue  # whether a sum overflows depends on its order
         assert_same(torch.mean(y, dims, keepdim), forms.mean(y, dims, keepdim), 1e-5)
         assert_same(torch.sum(y, dims, keepdim), forms.sum_(y, dims, keepdim), 1e-5)
         assert_same(y.mean(), forms.mean_of_all(y), 1e-5)
