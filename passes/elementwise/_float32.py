@@ -1,6 +1,6 @@
 """What the rewrites of this family share: the precision that PyTorch computes in, constants, and the sign of a zero."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -48,6 +48,14 @@ def in_float32(x: Tensor) -> Tensor:
 def constant_like(x: Tensor, value: float) -> Tensor:
     """A constant that broadcasts to a tensor, of its type: Ethos-U's quantizer knows no numbers in ``where``."""
     return torch.full([1] * x.dim(), value, dtype=x.dtype)
+
+
+def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """Its value by Horner's rule; the coefficients begin with that of the lowest power."""
+    result = x * coefficients[-1] + coefficients[-2]
+    for coefficient in coefficients[-3::-1]:
+        result = result * x + coefficient
+    return result
 
 
 def is_negative(x: Tensor) -> Tensor:

@@ -4,8 +4,12 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
+from lowerfix.passes.elementwise._float32 import constant_like
 
 LARGEST = torch.finfo(torch.float32).max
+
+WHOLE = 2.0**23
+"""From here on floats have no fractional part."""
 
 
 def above(difference: Tensor) -> Tensor:
@@ -35,7 +39,7 @@ def bounded(x: Tensor) -> Tensor:
 
 def quotient(number: float, x: Tensor) -> Tensor:
     """A number divided by a tensor; not ``number / x``, of which PyTorch makes a reciprocal."""
-    return torch.full([1] * x.dim(), number, dtype=x.dtype) / x
+    return constant_like(x, number) / x
 
 
 def float32(*tensors: Tensor) -> None:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.elementwise._float32 import computed_in_float32
+from lowerfix.passes.elementwise._float32 import computed_in_float32, polynomial
 from lowerfix.passes.elementwise.log1p import log1p_by_log
 from lowerfix.rewriting import in_int8, rewrite
 
@@ -65,7 +65,7 @@ def erfcx(x: Tensor) -> Tensor:
     _check()
     size = x.abs()
     result = _erfcx(size)
-    return torch.where(x < 0, 2.0 * _exp_of_square(torch.clamp(size, max=LARGEST), 1.0) - result, result)
+    return torch.where(x < 0, 2.0 * exp_of_square(torch.clamp(size, max=LARGEST), 1.0) - result, result)
 
 
 @rewrite(aten.special_log_ndtr.default)
@@ -85,20 +85,17 @@ def _check() -> None:
 
 def _erfc(x: Tensor) -> Tensor:
     size = torch.clamp(x.abs(), max=LARGEST)
-    result = _exp_of_square(size, -1.0) * _erfcx(size)
+    result = exp_of_square(size, -1.0) * _erfcx(size)
     return torch.where(x < 0, 2.0 - result, result)
 
 
 def _erfcx(z: Tensor) -> Tensor:
     """Of a number that is not negative."""
     t = 1.0 - 6.0 / (z + 3.0)
-    p = t * COEFFICIENTS[-1] + COEFFICIENTS[-2]
-    for coefficient in COEFFICIENTS[-3::-1]:
-        p = p * t + coefficient
-    return p / (z * 2.0 + 1.0)
+    return polynomial(t, COEFFICIENTS) / (z * 2.0 + 1.0)
 
 
-def _exp_of_square(z: Tensor, sign: float) -> Tensor:
+def exp_of_square(z: Tensor, sign: float) -> Tensor:
     """``e^(z^2)`` or ``e^(-z^2)``, of a number that is not negative."""
     h = torch.floor(z * 16.0) * 0.0625
     return torch.exp(h * h * sign) * torch.exp((z - h) * (z + h) * sign)

@@ -15,13 +15,13 @@ within 4e-7 of it, relatively.
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from lowerfix.passes.elementwise._float32 import polynomial
 from lowerfix.passes.elementwise._signs import LARGEST, above, float32, quotient, signs
-from lowerfix.passes.elementwise.error_function import COEFFICIENTS
+from lowerfix.passes.elementwise.error_function import COEFFICIENTS, exp_of_square
 from lowerfix.passes.elementwise.error_function import LARGEST as FAR
 from lowerfix.passes.elementwise.log1p_by_clamp import log1p
 from lowerfix.rewriting import rewrite
@@ -80,7 +80,7 @@ def erf(x: Tensor) -> Tensor:
     float32(x)
     size = x.abs()
     near, far = torch.clamp(size, max=1.0), above(size - 1.0)
-    small = near * _polynomial(near * near, NEAR)
+    small = near * polynomial(near * near, NEAR)
     return (small * (1.0 - far) + (1.0 - _tail(size)) * far) * signs(x)
 
 
@@ -96,7 +96,7 @@ def erfcx(x: Tensor) -> Tensor:
     """``e^(x^2) * erfc(x)``."""
     float32(x)
     below = above(-x) * 2.0
-    return _erfcx(x.abs()) * (1.0 - below) + _exp_of_square(torch.clamp(-x, 0.0, FAR), 1.0) * below
+    return _erfcx(x.abs()) * (1.0 - below) + exp_of_square(torch.clamp(-x, 0.0, FAR), 1.0) * below
 
 
 @rewrite(aten.special_ndtr.default, cost=0.5)
@@ -124,8 +124,8 @@ def erfinv(x: Tensor) -> Tensor:
     size = x.abs()
     w = torch.clamp(-torch.log((1.0 - size) * (1.0 + size)), 0.0, MOST)
     far = above(w - SPLIT)
-    near = _polynomial(torch.clamp(w, max=SPLIT) - 2.5, INVERSE)
-    beyond = _polynomial(torch.sqrt(torch.clamp(w, min=SPLIT)) - 3.0, INVERSE_TAIL)
+    near = polynomial(torch.clamp(w, max=SPLIT) - 2.5, INVERSE)
+    beyond = polynomial(torch.sqrt(torch.clamp(w, min=SPLIT)) - 3.0, INVERSE_TAIL)
     infinite = LARGEST * (1.0 - above(1.0 - size))
     undefined = quotient(0.0, 1.0 - above(size - 1.0))
     result = torch.clamp(size, max=1.0) * (near * (1.0 - far) + beyond * far) + (infinite + infinite) + undefined
@@ -140,22 +140,9 @@ def _erfc(x: Tensor) -> Tensor:
 def _tail(size: Tensor) -> Tensor:
     """``erfc`` of a number that is not negative."""
     z = torch.clamp(size, max=FAR)
-    return _exp_of_square(z, -1.0) * _erfcx(z)
+    return exp_of_square(z, -1.0) * _erfcx(z)
 
 
 def _erfcx(z: Tensor) -> Tensor:
     """Of a number that is not negative."""
-    return _polynomial(1.0 - quotient(6.0, z + 3.0), COEFFICIENTS) / (z * 2.0 + 1.0)
-
-
-def _exp_of_square(z: Tensor, sign: float) -> Tensor:
-    """``e^(z^2)`` or ``e^(-z^2)``, of a number that is not negative."""
-    h = torch.floor(z * 16.0) * 0.0625
-    return torch.exp(h * h * sign) * torch.exp((z - h) * (z + h) * sign)
-
-
-def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
-    result = x * coefficients[-1] + coefficients[-2]
-    for coefficient in coefficients[-3::-1]:
-        result = result * x + coefficient
-    return result
+    return polynomial(1.0 - quotient(6.0, z + 3.0), COEFFICIENTS) / (z * 2.0 + 1.0)

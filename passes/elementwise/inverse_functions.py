@@ -22,6 +22,7 @@ import math
 import torch
 from torch import Tensor
 
+from lowerfix.passes.elementwise._float32 import polynomial
 from lowerfix.passes.elementwise._signs import above, bounded, float32, infinite, signs, signs_of_zeros_too
 from lowerfix.passes.elementwise.log1p_by_clamp import log1p
 from lowerfix.rewriting import rewrite
@@ -118,7 +119,4 @@ def _arctangent(a: Tensor) -> Tensor:
     folded = above(a - math.tan(math.pi / 8))
     s = (a - folded) / (a * folded + 1.0)
     u = s * s
-    p = u * COEFFICIENTS[-1] + COEFFICIENTS[-2]
-    for coefficient in COEFFICIENTS[-3::-1]:
-        p = p * u + coefficient
-    return p * s + folded * (math.pi / 4)
+    return polynomial(u, COEFFICIENTS) * s + folded * (math.pi / 4)

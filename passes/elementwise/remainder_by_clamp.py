@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.elementwise._signs import above, bounded, float32, infinite, quotient, signs
+from lowerfix.passes.elementwise._float32 import constant_like
+from lowerfix.passes.elementwise._signs import WHOLE, above, bounded, float32, infinite, quotient, signs
 from lowerfix.passes.elementwise.truncation import LARGE, SCALE, STEP, UNITS, trunc_by_difference
 from lowerfix.rewriting import rewrite
 
@@ -26,9 +27,6 @@ aten = torch.ops.aten
 
 ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes fmod, remainder and div with a rounding mode; ExecuTorch 1.5.1's does not"
-
-WHOLE = 2.0**23
-"""From here on floats have no fractional part."""
 
 MOST = 2.0**24
 """Quotients beyond are whole as they are. In each step the quotient is cut off so that nothing overflows."""
@@ -103,6 +101,6 @@ def _both(x: Tensor | float, y: Tensor | float) -> tuple[Tensor, Tensor]:
     float32(x)
     if isinstance(y, complex):
         raise Decline("complex numbers are not served")
-    divisor = y if isinstance(y, Tensor) else torch.full([1] * x.dim(), float(y), dtype=x.dtype)
+    divisor = y if isinstance(y, Tensor) else constant_like(x, float(y))
     float32(divisor)
     return x, divisor

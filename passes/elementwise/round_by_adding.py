@@ -17,16 +17,13 @@ import torch
 from torch import Tensor
 
 from lowerfix.errors import Decline
-from lowerfix.passes.elementwise._signs import above, float32, signs
+from lowerfix.passes.elementwise._signs import WHOLE, above, float32, signs
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
 
 ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes round; ExecuTorch 1.5.1's does not"
-
-WHOLE = 2.0**23
-"""From here on floats have no fractional part."""
 
 
 @rewrite(aten.round.default, cost=0.5)

@@ -22,8 +22,7 @@ aten = torch.ops.aten
 
 RETIRE_WHEN = "Arm's partitioner takes isnan; it is not in its lists in ExecuTorch 1.5.1"
 
-
-@rewrite(
+XLOGY = (
     aten.xlogy.Tensor,
     aten.xlogy.Scalar_Self,
     aten.xlogy.Scalar_Other,
@@ -31,18 +30,22 @@ RETIRE_WHEN = "Arm's partitioner takes isnan; it is not in its lists in ExecuTor
     aten.special_xlogy.self_scalar,
     aten.special_xlogy.other_scalar,
 )
+XLOG1PY = (aten.special_xlog1py.default, aten.special_xlog1py.self_scalar, aten.special_xlog1py.other_scalar)
+
+
+@rewrite(*XLOGY)
 @computed_in_float32
 def xlogy(self: Tensor | float, other: Tensor | float) -> Tensor:
     """``self * log(other)``."""
-    x, y = _tensors(self, other)
+    x, y = tensors(self, other)
     return x * torch.log(_unless_zero(x, y, 1.0))
 
 
-@rewrite(aten.special_xlog1py.default, aten.special_xlog1py.self_scalar, aten.special_xlog1py.other_scalar)
+@rewrite(*XLOG1PY)
 @computed_in_float32
 def xlog1py(self: Tensor | float, other: Tensor | float) -> Tensor:
     """``self * log1p(other)``."""
-    x, y = _tensors(self, other)
+    x, y = tensors(self, other)
     return x * log1p_by_log(_unless_zero(x, y, 0.0))
 
 
@@ -56,7 +59,7 @@ def entr(x: Tensor) -> Tensor:
     return torch.where(x < 0, constant_like(x, -float("inf")), result)
 
 
-def _tensors(x: Tensor | float, y: Tensor | float) -> tuple[Tensor, Tensor]:
+def tensors(x: Tensor | float, y: Tensor | float) -> tuple[Tensor, Tensor]:
     """Both as tensors; one of them is one."""
     if not isinstance(x, Tensor):
         assert isinstance(y, Tensor)

@@ -18,6 +18,7 @@ from torch import Tensor
 from lowerfix.errors import Decline
 from lowerfix.passes.elementwise._signs import LARGEST, above, bounded, float32, infinite, quotient, signs
 from lowerfix.passes.elementwise.log1p_by_clamp import log1p
+from lowerfix.passes.elementwise.zero_times_log import XLOG1PY, XLOGY, tensors
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -26,22 +27,14 @@ ON = "xnnpack"
 RETIRE_WHEN = "XNNPACK takes comparisons and where; ExecuTorch 1.5.1's has no Booleans"
 
 
-@rewrite(
-    aten.xlogy.Tensor,
-    aten.xlogy.Scalar_Self,
-    aten.xlogy.Scalar_Other,
-    aten.special_xlogy.default,
-    aten.special_xlogy.self_scalar,
-    aten.special_xlogy.other_scalar,
-    cost=0.5,
-)
+@rewrite(*XLOGY, cost=0.5)
 def xlogy(self: Tensor | float, other: Tensor | float) -> Tensor:
     """``self * log(other)``."""
     x, y = _tensors(self, other)
     return _product(x, torch.log(torch.clamp(y, min=0.0))) + _undefined(x, -y)
 
 
-@rewrite(aten.special_xlog1py.default, aten.special_xlog1py.self_scalar, aten.special_xlog1py.other_scalar, cost=0.5)
+@rewrite(*XLOG1PY, cost=0.5)
 def xlog1py(self: Tensor | float, other: Tensor | float) -> Tensor:
     """``self * log1p(other)``."""
     x, y = _tensors(self, other)
@@ -70,9 +63,6 @@ def _tensors(x: Tensor | float, y: Tensor | float) -> tuple[Tensor, Tensor]:
     """Both as tensors; one of them is one."""
     if isinstance(x, complex) or isinstance(y, complex):
         raise Decline("complex numbers are not served")
-    if not isinstance(x, Tensor):
-        assert isinstance(y, Tensor)
-        x = torch.full([1] * y.dim(), float(x), dtype=y.dtype)
-    y = y if isinstance(y, Tensor) else torch.full([1] * x.dim(), float(y), dtype=x.dtype)
+    x, y = tensors(x, y)
     float32(x, y)
     return x, y

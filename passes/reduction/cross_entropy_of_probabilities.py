@@ -14,8 +14,9 @@ clamp.
 import torch
 from torch import Tensor
 
-from lowerfix.errors import Decline
+from lowerfix.passes.elementwise._signs import float32
 from lowerfix.passes.elementwise.log1p_by_clamp import log1p
+from lowerfix.passes.reduction.losses_by_clamp import MEAN, reduced
 from lowerfix.rewriting import rewrite
 
 aten = torch.ops.aten
@@ -26,20 +27,13 @@ RETIRE_WHEN = "to_edge clamps the logarithms of binary_cross_entropy; that of Ex
 LOWEST = -100.0
 """What PyTorch takes for the logarithm of zero here."""
 
-NONE, MEAN = 0, 1
-
 
 @rewrite(aten.binary_cross_entropy.default, cost=0.5)
 def binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN) -> Tensor:
     """Of probabilities."""
-    for x in (self, target, *([] if weight is None else [weight])):
-        if x.dtype != torch.float32:
-            raise Decline(f"it is of {x.dtype}")
+    float32(self, target, *([] if weight is None else [weight]))
     absent = (target - 1.0) * torch.clamp(log1p(-self), min=LOWEST)
     loss = absent - target * torch.clamp(torch.log(self), min=LOWEST)
     if weight is not None:
         loss = loss * weight
-    if reduction == NONE:
-        return loss
-    dims = list(range(loss.dim()))
-    return torch.mean(loss, dims) if reduction == MEAN else torch.sum(loss, dims)
+    return reduced(loss, reduction)

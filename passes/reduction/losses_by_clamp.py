@@ -35,11 +35,11 @@ def smooth_l1_loss(self: Tensor, target: Tensor, reduction: int = MEAN, beta: fl
     float32(self, target)
     distance = (self - target).abs()
     if beta == 0:
-        return _reduced(distance, reduction)
+        return reduced(distance, reduction)
     if not beta > 0:
         raise Decline(f"beta is {beta}")
     least = torch.clamp(distance, max=float(beta))
-    return _reduced((least / float(beta)) * (distance - least * 0.5), reduction)
+    return reduced((least / float(beta)) * (distance - least * 0.5), reduction)
 
 
 @rewrite(aten.huber_loss.default, cost=0.5)
@@ -50,7 +50,7 @@ def huber_loss(self: Tensor, target: Tensor, reduction: int = MEAN, delta: float
         raise Decline(f"delta is {delta}")
     distance = (self - target).abs()
     least = torch.clamp(distance, max=float(delta))
-    return _reduced(least * (distance - least * 0.5), reduction)
+    return reduced(least * (distance - least * 0.5), reduction)
 
 
 @rewrite(aten.poisson_nll_loss.default, cost=0.5)
@@ -63,10 +63,11 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool,
         count = torch.clamp(target, min=1.0)
         approximation = count * torch.log(count) - count + torch.log(count * (2 * math.pi)) * 0.5
         loss = loss + approximation * above(target - 1.0)
-    return _reduced(loss, reduction)
+    return reduced(loss, reduction)
 
 
-def _reduced(loss: Tensor, reduction: int) -> Tensor:
+def reduced(loss: Tensor, reduction: int) -> Tensor:
+    """A loss of each element, or their mean or sum."""
     if reduction == NONE:
         return loss
     dims = list(range(loss.dim()))
