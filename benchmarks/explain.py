@@ -31,29 +31,12 @@ MOST = 1.3
 BLOCKS = 20
 
 
-class _Seen(Exception):
-    """The partitioner is done."""
-
-
 def to_edge_and_partition(program: Any, target: str) -> None:
     """What nobody can do without: the Edge program, and the partitioner's answer."""
-    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+    from executorch.exir import EdgeCompileConfig
 
-    partitioner: Any = targets.get(target).partitioner()
-    original = partitioner.partition
-
-    def partition(edge: Any) -> Any:
-        original(edge)
-        raise _Seen
-
-    partitioner.partition = partition
     config = EdgeCompileConfig(_check_ir_validity=False)
-    try:
-        with lowering.captured_output():
-            to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
-    except _Seen:
-        return
-    raise AssertionError("the partitioner was not called")
+    lowering.at_partitioner(program, target, lambda edge, partition: partition(edge), config)
 
 
 def seconds(work: Callable[[], object], runs: int) -> float:

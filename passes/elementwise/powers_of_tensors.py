@@ -20,12 +20,12 @@ from torch import Tensor
 from lowerfix.errors import Decline
 from lowerfix.passes.elementwise._float32 import computed_in_float32, constant_like, is_negative, promoted_type
 from lowerfix.rewriting import in_int8, rewrite
+from lowerfix.targets import arm
 
 aten = torch.ops.aten
 
 RETIRE_WHEN = "Arm's pow holds for every number; in ExecuTorch 1.5.1 it is undefined for negative ones"
 
-ARM = ("vgf", "tosa-fp")
 UNDEFINED = "TOSA's POW is not defined for negative numbers, zero, infinity and NaN"
 LARGEST = 64
 """Factors up to which Arm's product of a whole power is worth its length."""
@@ -33,7 +33,7 @@ LARGEST = 64
 INFINITY, NAN = float("inf"), float("nan")
 
 
-@rewrite(aten.pow.Tensor_Tensor, wrong=UNDEFINED, on=ARM)
+@rewrite(aten.pow.Tensor_Tensor, wrong=UNDEFINED, on=arm.FLOAT)
 def power(self: Tensor, exponent: Tensor) -> Tensor:
     """``self ** exponent``, both computed."""
     _check()
@@ -42,7 +42,7 @@ def power(self: Tensor, exponent: Tensor) -> Tensor:
     return computed_in_float32(_power)(self, exponent)
 
 
-@rewrite(aten.pow.Tensor_Scalar, cost=2, wrong=UNDEFINED, on=ARM)
+@rewrite(aten.pow.Tensor_Scalar, cost=2, wrong=UNDEFINED, on=arm.FLOAT)
 def power_by_number(self: Tensor, exponent: float) -> Tensor:
     """``self ** exponent`` for a number that is not whole, or a float that is no positive one."""
     _check()

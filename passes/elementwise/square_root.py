@@ -19,16 +19,16 @@ from torch import Tensor
 from lowerfix.errors import Decline
 from lowerfix.passes.elementwise._float32 import computed_in_float32
 from lowerfix.rewriting import in_int8, rewrite
+from lowerfix.targets import arm
 
 aten = torch.ops.aten
 
 RETIRE_WHEN = "Arm's sqrt is NaN for negative numbers and infinite for infinity; not so in ExecuTorch 1.5.1"
 
-ARM = ("vgf", "tosa-fp")
 UNDEFINED = "TOSA's POW is not defined for negative numbers, infinity and NaN"
 
 
-@rewrite(aten.sqrt.default, wrong=UNDEFINED, on=ARM)
+@rewrite(aten.sqrt.default, wrong=UNDEFINED, on=arm.FLOAT)
 @computed_in_float32
 def sqrt(x: Tensor) -> Tensor:
     """The reciprocal of the reciprocal root."""
@@ -37,7 +37,7 @@ def sqrt(x: Tensor) -> Tensor:
     return torch.reciprocal(torch.rsqrt(x))
 
 
-@rewrite(aten.pow.Tensor_Scalar, wrong=UNDEFINED, on=ARM)
+@rewrite(aten.pow.Tensor_Scalar, wrong=UNDEFINED, on=arm.FLOAT)
 def power_of_half(self: Tensor, exponent: float) -> Tensor:
     """``x ** 0.5`` and ``x ** -0.5``."""
     if exponent == 0.5:

@@ -22,6 +22,7 @@ from torch import Tensor
 from lowerfix.errors import Decline
 from lowerfix.passes.shape._views import constant_sizes
 from lowerfix.rewriting import rewrite
+from lowerfix.targets import arm
 
 aten = torch.ops.aten
 
@@ -29,7 +30,6 @@ RETIRE_WHEN = (
     "XNNPACK takes layer_norm, group_norm and rms_norm, and Arm's statistics are right; not in ExecuTorch 1.5.1"
 )
 
-ARM = ("vgf", "tosa-fp")
 MISSHAPEN = "the mean and the reciprocal deviation come out in another shape"
 
 
@@ -57,7 +57,7 @@ def native_layer_norm(
     return result, mean.reshape(statistics), scale.reshape(statistics)
 
 
-rewrite(aten.native_layer_norm.default, wrong=MISSHAPEN, on=ARM)(native_layer_norm)
+rewrite(aten.native_layer_norm.default, wrong=MISSHAPEN, on=arm.FLOAT)(native_layer_norm)
 
 
 @rewrite(aten.group_norm.default, on="xnnpack")
@@ -89,7 +89,7 @@ def native_group_norm(
     return result, mean.reshape(N, group), scale.reshape(N, group)
 
 
-rewrite(aten.native_group_norm.default, wrong=MISSHAPEN, on=ARM)(native_group_norm)
+rewrite(aten.native_group_norm.default, wrong=MISSHAPEN, on=arm.FLOAT)(native_group_norm)
 
 
 @rewrite(aten.rms_norm.default, on="xnnpack")

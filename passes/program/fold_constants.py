@@ -74,7 +74,7 @@ class FoldConstants(Pass):
             if program.tensor(node) is not None:
                 sources[node] = frozenset([node])
                 continue
-            read_nodes = [] if context.target.name == "xnnpack" and _is_filled(node) else node.all_input_nodes
+            read_nodes = [] if _takes_no_full(context) and _is_filled(node) else node.all_input_nodes
             if _is_op(node) and _can_fold(node, program) and all(i in sources for i in read_nodes):
                 read: frozenset[Node] = frozenset().union(*(sources[i] for i in read_nodes))
                 value = node.meta.get("val")
@@ -139,6 +139,11 @@ def _is_op(node: Node) -> bool:
     return bool(node.op == "call_function")
 
 
+def _takes_no_full(context: Context) -> bool:
+    """Whether the backend takes a number as a tensor only where it is stored; this pass asks the oracle nothing."""
+    return context.target.name == "xnnpack"
+
+
 def _is_kept_number(node: Node, context: Context) -> bool:
     """Whether it is a float number as a tensor that has to stay a ``full``.
 
@@ -148,7 +153,7 @@ def _is_kept_number(node: Node, context: Context) -> bool:
     value = node.meta["val"]
     if node.target is not torch.ops.aten.full.default or not value.is_floating_point():
         return False
-    alone = context.target.name != "xnnpack" and value.dim() == 0 and any(_rank(user) == 0 for user in node.users)
+    alone = not _takes_no_full(context) and value.dim() == 0 and any(_rank(user) == 0 for user in node.users)
     return context.target.quantized or alone
 
 

@@ -24,7 +24,7 @@ from lowerfix.passes.integers.narrow_int64 import narrowed, questions
 from lowerfix.program import Program
 from lowerfix.ranges import of_dtype
 from lowerfix.report import Outcome
-from lowerfix.retyping import cast, first_refusal, is_cast
+from lowerfix.retyping import cast, first_refusal, is_cast, produces
 from lowerfix.source import describe
 
 
@@ -66,13 +66,14 @@ class Int32Inputs(Pass):
             self.offer(reader, f"in int32 it can be computed, if the input {node.name!r} is", context)
 
 
+def _int64_inputs(program: Program) -> list[Node]:
+    return [node for node in program.user_inputs if produces(node, torch.int64)]
+
+
 def _inputs(program: Program, context: Context) -> list[tuple[Node, Node, str]]:
     """The inputs that can be int32, each with a cast that reads it and why the backend does not take that."""
     found = []
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        if not program.is_user_input(node) or not isinstance(value, torch.Tensor) or value.dtype is not torch.int64:
-            continue
+    for node in _int64_inputs(program):
         readers = list(node.users)
         casts = [user for user in readers if is_cast(user) and user.all_input_nodes == [node]]
         if not casts or len(casts) != len(readers) or any(cast.meta["val"].dtype is torch.int64 for cast in casts):
@@ -90,10 +91,7 @@ def _inputs(program: Program, context: Context) -> list[tuple[Node, Node, str]]:
 def _inputs_of_arithmetic(program: Program, context: Context) -> list[tuple[Node, Node]]:
     """The inputs of which all that is computed can be computed in int32, each with the first op that reads it."""
     found = []
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        if not program.is_user_input(node) or not isinstance(value, torch.Tensor) or value.dtype is not torch.int64:
-            continue
+    for node in _int64_inputs(program):
         readers = [user for user in node.users if not is_cast(user)]
         if not readers or any(user.op == "output" for user in node.users):
             continue

@@ -19,12 +19,10 @@ import torch
 from torch.fx import Node
 
 from lowerfix.base import Context, Pass
-from lowerfix.program import Program, inherit_metadata, origin
+from lowerfix.program import Program
 from lowerfix.report import Outcome
-from lowerfix.retyping import first_refusal, is_cast
+from lowerfix.retyping import cast, first_refusal, is_cast
 from lowerfix.source import describe
-
-aten = torch.ops.aten
 
 
 @dataclass
@@ -38,9 +36,9 @@ class Int32Outputs(Pass):
 
     def run(self, program: Program, context: Context) -> bool:
         changed = False
-        for cast, problem in _outputs(program, context):
-            context.find(self.id, cast, Outcome.REWRITTEN, f"{problem}: the output is int32 now")
-            program.reroute(cast, _narrow(program, cast, self.id), [program.graph.output_node()])
+        for node, problem in _outputs(program, context):
+            context.find(self.id, node, Outcome.REWRITTEN, f"{problem}: the output is int32 now")
+            program.reroute(node, _narrow(program, node, self.id), [program.graph.output_node()])
             changed = True
         if changed:
             program.accept_outputs()
@@ -48,34 +46,28 @@ class Int32Outputs(Pass):
         return changed
 
     def tell(self, program: Program, context: Context) -> None:
-        for cast, problem in _outputs(program, context):
-            self.offer(cast, f"{problem}, and its numbers fit int32", context)
+        for node, problem in _outputs(program, context):
+            self.offer(node, f"{problem}, and its numbers fit int32", context)
 
 
 def _outputs(program: Program, context: Context) -> list[tuple[Node, str]]:
     """The outputs that can be int32, each with why the backend does not take its cast to int64."""
     found = []
-    for cast in program.user_outputs():
-        if not is_cast(cast) or cast.meta["val"].dtype is not torch.int64 or len(cast.users) != 1:
+    for node in program.user_outputs():
+        if not is_cast(node) or node.meta["val"].dtype is not torch.int64 or len(node.users) != 1:
             continue
-        interval = program.ranges.of(cast)
+        interval = program.ranges.of(node)
         if interval is None or not interval.fits(torch.int32):
             continue
-        refusal = first_refusal([cast], program, context)
+        refusal = first_refusal([node], program, context)
         if refusal is not None:
-            found.append((cast, f"{context.target.name} does not take {describe(cast)} ({refusal[1]})"))
+            found.append((node, f"{context.target.name} does not take {describe(node)} ({refusal[1]})"))
     return found
 
 
-def _narrow(program: Program, cast: Node, pass_id: str) -> Node:
+def _narrow(program: Program, node: Node, pass_id: str) -> Node:
     """What is cast to int64, as int32."""
-    source = cast.all_input_nodes[0]
-    value = source.meta["val"]
-    if value.dtype is torch.int32 and source.op != "placeholder":
+    source = node.all_input_nodes[0]
+    if source.meta["val"].dtype is torch.int32 and source.op != "placeholder":
         return source
-    with program.graph.inserting_before(cast):
-        node = program.graph.call_function(aten.to.dtype, (source, torch.int32))
-    with value.fake_mode:
-        node.meta["val"] = value.to(torch.int32)
-    inherit_metadata(node, cast, pass_id, origin(cast, pass_id))
-    return node
+    return cast(program, source, torch.int32, node, pass_id)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.export import Dim, ExportedProgram
+from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.utils._pytree import tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_unflatten
 
 from lowerfix import targets
 from lowerfix.advice import advise, in_plain_words
@@ -22,12 +22,12 @@ from lowerfix.api import apply, not_quantized
 from lowerfix.base import Pass
 from lowerfix.composites import listed_once
 from lowerfix.errors import LowerfixError, first_line
-from lowerfix.lowering import at_boundary, captured_output, execute, lower, quantize
+from lowerfix.lowering import at_boundary, at_partitioner, captured_output, execute, lower, quantize
 from lowerfix.oracle import DIES, computes, missing_kernel, readable
 from lowerfix.partitioning import fast, plan
 from lowerfix.pipeline import Callback, Pipeline
 from lowerfix.placement import Op, Placement, Verified
-from lowerfix.program import Program, Stage, fake_tensors, stage_of
+from lowerfix.program import Program, Stage, described, dynamic_shape, example, fake_tensors, stage_of, user_inputs
 from lowerfix.report import Finding, Outcome, Report
 from lowerfix.source import module_path, op_name, origins, source_line
 from lowerfix.targets import Target
@@ -247,32 +247,19 @@ def _check(program: Any, method: str) -> None:
         )
 
 
-class _Seen(Exception):
-    """The partitioner has answered: no delegate is to be made."""
-
-
 def partitioned(program: ExportedProgram, target: Target) -> tuple[ExportedProgram, dict[str, str]]:
     """The Edge program with the tags of the target's partitioner, and why nodes are refused; nothing is lowered."""
-    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+    from executorch.exir import EdgeCompileConfig
 
-    partitioner: Any = target.partitioner()
-    original = partitioner.partition
-    answer: list[tuple[ExportedProgram, dict[str, str]]] = []
-
-    def partition(edge: ExportedProgram) -> Any:
+    def partition(edge: ExportedProgram, original: Callable[[ExportedProgram], Any]) -> Any:
         with target.rejections() as reasons:
             original(edge)
-        answer.append((edge, reasons))
-        raise _Seen
+        return edge, reasons
 
-    partitioner.partition = partition
     config = EdgeCompileConfig(_check_ir_validity=False)
-    try:
-        with captured_output(), torch.no_grad(), listed_once(), fast():
-            to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=config)
-    except _Seen:
-        return answer[0]
-    raise AssertionError("the lowering never called the partitioner")
+    with torch.no_grad(), listed_once(), fast():
+        answer: tuple[ExportedProgram, dict[str, str]] = at_partitioner(program, target, partition, config)
+    return answer
 
 
 @dataclasses.dataclass
@@ -372,14 +359,11 @@ _USUAL = ("float32", "int8", "int32", "bool")
 
 def _op(node: Node, prefix: str, name: str, users: set[str], **rest: Any) -> Op:
     read = (n for n in node.all_input_nodes if n.op == "call_function" or n.name in users)
-    value = ", ".join(
-        f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}" for tensor in fake_tensors(node)
-    )
     return Op(
         prefix + node.name,
         name,
         tuple(prefix + n.name for n in read),
-        value,
+        described(node),
         module_path(node),
         source_line(node),
         **rest,
@@ -486,7 +470,7 @@ def _example_inputs(program: ExportedProgram) -> tuple[Any, ...]:
     if program.example_inputs is not None:
         arguments, keywords = program.example_inputs
     else:
-        values = [_zeros(value) for value in _user_inputs(program)]
+        values = [example(node.meta["val"]) for node in user_inputs(program)]
         arguments, keywords = tree_unflatten(values, program.call_spec.in_spec)
     if keywords:
         raise LowerfixError(
@@ -496,30 +480,7 @@ def _example_inputs(program: ExportedProgram) -> tuple[Any, ...]:
     return tuple(arguments)
 
 
-def _user_inputs(program: ExportedProgram) -> list[Any]:
-    users = set(program.graph_signature.user_inputs)
-    return [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in users]
-
-
-def _zeros(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return torch.zeros([_hint(size) for size in value.shape], dtype=value.dtype)
-    return _hint(value)
-
-
-def _hint(size: Any) -> Any:
-    return size.node.hint if isinstance(size, torch.SymInt) else size
-
-
 def _dynamic_shapes(program: ExportedProgram) -> Any:
     """The dynamic shapes that a program was exported with, for an export anew; None where it has none."""
-    values = _user_inputs(program)
-    if not any(isinstance(size, torch.SymInt) for v in tree_leaves(values) for size in getattr(v, "shape", ())):
-        return None
-    shapes = [
-        {d: Dim.AUTO for d, size in enumerate(value.shape) if isinstance(size, torch.SymInt)}
-        if isinstance(value, torch.Tensor)
-        else None
-        for value in values
-    ]
-    return tree_unflatten(shapes, program.call_spec.in_spec)[0]
+    shapes = [dynamic_shape(node.meta["val"]) for node in user_inputs(program)]
+    return tree_unflatten(shapes, program.call_spec.in_spec)[0] if any(shapes) else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from torch.fx import Graph
 
 from lowerfix import files
-from lowerfix.program import Program, fake_tensors
+from lowerfix.program import Program, described
 from lowerfix.source import op_name, source_line
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def listing(graph: Graph) -> str:
     """A graph as text, a line for each node: name, dtype and shape, op and arguments, the user's source line."""
     lines = []
     for node in graph.nodes:
-        values = ", ".join(f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in fake_tensors(node))
+        values = described(node)
         what = f"{node.op} {node.target}" if node.op in ("placeholder", "get_attr", "output") else op_name(node.target)
         if node.op not in ("placeholder", "get_attr"):
             keywords = [f"{key}={value}" for key, value in node.kwargs.items()]

@@ -22,8 +22,8 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -257,6 +257,42 @@ class Captured:
 
 transcript: IO[str] | None = None
 """Where all that is caught is written down too, while a command of the command line works."""
+
+
+class _Reached(Exception):
+    """The partitioner was called: nothing is to be lowered."""
+
+
+def at_partitioner(
+    program: ExportedProgram,
+    target: str | Target,
+    answer: Callable[[ExportedProgram, Callable[[ExportedProgram], Any]], Any],
+    compile_config: Any = None,
+) -> Any:
+    """What a function makes of the Edge program that ``to_edge_transform_and_lower`` gives a target's partitioner.
+
+    Args:
+        program: the exported program.
+        target: the target.
+        answer: takes the Edge program and the ``partition`` of the target's partitioner.
+        compile_config: as ``to_edge_transform_and_lower`` takes it.
+    """
+    from executorch.exir import to_edge_transform_and_lower
+
+    partitioner: Any = targets.get(target).partitioner()
+    original = partitioner.partition
+    answers = []
+
+    def partition(edge: ExportedProgram) -> Any:
+        answers.append(answer(edge, original))
+        raise _Reached
+
+    partitioner.partition = partition
+    with captured_output(), suppress(_Reached):
+        to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=compile_config)
+    if not answers:
+        raise AssertionError("the lowering never called the partitioner")
+    return answers[0]
 
 
 @contextmanager

@@ -37,6 +37,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves
 from lowerfix.cache import DiskCache
 from lowerfix.composites import listed_once
 from lowerfix.errors import first_line
+from lowerfix.program import dynamic_shape, example, user_inputs
 from lowerfix.rewriting import describe_value
 from lowerfix.source import op_name
 from lowerfix.targets import Target
@@ -270,8 +271,7 @@ class Oracle:
 
         from lowerfix.runner import failure
 
-        users = set(program.graph_signature.user_inputs)
-        inputs = [_example(node) for node in program.graph.nodes if node.name in users]
+        inputs = [example(node.meta["val"]) for node in user_inputs(program)]
         try:
             with _quiet(), torch.no_grad(), listed_once():
                 edge = to_edge_transform_and_lower(program, partitioner=[self.target.executable_partitioner()])
@@ -382,10 +382,8 @@ class Oracle:
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
         with _quiet():
-            users = set(program.graph_signature.user_inputs)
-            nodes = [node for node in program.graph.nodes if node.name in users]
-            inputs = tuple(map(_example, nodes))
-            shapes = tuple(_dynamic(node.meta["val"]) for node in nodes)
+            values = [node.meta["val"] for node in user_inputs(program)]
+            inputs, shapes = tuple(map(example, values)), tuple(map(dynamic_shape, values))
             module = prepare_pt2e(program.module(check_guards=False), self.target.quantizer())
             return self.cleanup(torch.export.export(convert_pt2e(module), inputs, dynamic_shapes=shapes))
 
@@ -572,25 +570,6 @@ def readable(reason: str) -> str:
     return re.sub(
         r"<EdgeOpOverload: ([\w.]+)>: schema = .*?\) -> (?:\([^)]*\)|[\w\[\]]+)", r"\1", " ".join(reason.split())
     )
-
-
-def _example(node: Node) -> Any:
-    value = node.meta["val"]
-    if isinstance(value, torch.Tensor):
-        return torch.zeros([_hint(size) for size in value.shape], dtype=value.dtype)
-    return _hint(value)
-
-
-def _hint(size: Any) -> Any:
-    """The size that a symbolic one had when the program was exported; reading it pins nothing."""
-    return size.node.hint if isinstance(size, torch.SymInt) else size
-
-
-def _dynamic(value: Any) -> Any:
-    """The dynamic shape of an input, as ``torch.export.export`` takes it."""
-    if not isinstance(value, torch.Tensor):
-        return None
-    return {d: torch.export.Dim.AUTO for d, size in enumerate(value.shape) if isinstance(size, torch.SymInt)}
 
 
 def _decode(stored: dict[str, Any]) -> Answer | None:

@@ -86,6 +86,44 @@ def forget_pending_sizes(graph: Graph) -> None:
             pending.clear()
 
 
+def user_inputs(program: ExportedProgram) -> list[Node]:
+    """The placeholders that the user's inputs come through, in order."""
+    names = set(program.graph_signature.user_inputs)
+    return [node for node in program.graph.find_nodes(op="placeholder") if node.name in names]
+
+
+def example(value: Any) -> Any:
+    """Zeros of the shape and dtype of an input's fake value, or its number."""
+    if isinstance(value, torch.Tensor):
+        return torch.zeros([_hint(size) for size in value.shape], dtype=value.dtype)
+    return _hint(value)
+
+
+def dynamic_shape(value: Any) -> Any:
+    """The dynamic shape of an input, as ``torch.export.export`` takes it."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    return {d: torch.export.Dim.AUTO for d, size in enumerate(value.shape) if isinstance(size, torch.SymInt)}
+
+
+def _hint(size: Any) -> Any:
+    """The size that a symbolic one had when the program was exported; reading it pins nothing."""
+    return size.node.hint if isinstance(size, torch.SymInt) else size
+
+
+def fits(value: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether a tensor has the rank and the sizes of an input's fake value, as far as those are not symbolic."""
+    return value.dim() == expected.dim() and all(
+        isinstance(size, torch.SymInt) or size == actual
+        for size, actual in zip(expected.shape, value.shape, strict=True)
+    )
+
+
+def described(node: Node) -> str:
+    """The dtypes and shapes of what a node makes, ``float32[2, 3]``."""
+    return ", ".join(f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for t in fake_tensors(node))
+
+
 def trains_statistics(node: Node) -> bool:
     """Whether a node is a batch norm that changes its running statistics, which its schema does not always say."""
     aten = torch.ops.aten

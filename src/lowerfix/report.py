@@ -146,13 +146,24 @@ class Report:
         return tuple(sorted(steps, key=lambda step: (not step.offered, -step.saves, -step.ops)))
 
     @property
+    def placements(self) -> "tuple[Placement, Placement]":
+        """Where the ops run without lowerfix, and with it.
+
+        Raises:
+            LowerfixError: for a report that :func:`lowerfix.explain` did not make.
+        """
+        if self.before is None or self.after is None:
+            raise LowerfixError("this report does not know where the ops run; lowerfix.explain makes one that does")
+        return self.before, self.after
+
+    @property
     def whole(self) -> bool:
         """Whether the backend takes the whole program once it is rewritten.
 
         Raises:
             LowerfixError: for a report that :func:`lowerfix.explain` did not make.
         """
-        return self._placed().whole
+        return self.placements[1].whole
 
     def assert_whole(self, baseline: "Report | str | Path | None" = None) -> None:
         """Assert that the backend takes the whole program, for a test or a CI job.
@@ -190,7 +201,7 @@ class Report:
         old = baseline if isinstance(baseline, Report) else Report.load(baseline)
         if old.target != self.target:
             raise LowerfixError(f"the baseline is about {old.target or 'no target'}, this report about {self.target}")
-        was, now = old._placed(), self._placed()
+        was, now = old.placements[1], self.placements[1]
         if now.error:
             return [] if was.error else [f"the lowering fails, and did not: {now.error}"]
         if was.error:
@@ -271,11 +282,6 @@ class Report:
     def __str__(self) -> str:
         placed = [f"{name}: {place}" for name, place in (("before", self.before), ("after", self.after)) if place]
         return "\n".join([*placed, *map(str, self._findings)]) or "nothing to report"
-
-    def _placed(self) -> "Placement":
-        if self.after is None:
-            raise LowerfixError("this report does not know where the ops run; lowerfix.explain makes one that does")
-        return self.after
 
     def _left(self, op: str = "") -> list[str]:
         """A line for each op that stays on the CPU, as far as there are ten."""

@@ -10,7 +10,6 @@ from typing import Any
 import jinja2
 
 from lowerfix.advice import PAGE
-from lowerfix.errors import LowerfixError
 from lowerfix.placement import Op, Placement
 from lowerfix.report import Outcome, Report
 from lowerfix.report_table import short
@@ -24,17 +23,16 @@ def to_html(report: Report) -> str:
     Raises:
         LowerfixError: for a report without placements: one that ``explain`` did not make.
     """
-    if report.before is None or report.after is None:
-        raise LowerfixError("this report does not know where the ops run; lowerfix.explain makes one that does")
+    before, after = report.placements
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     environment.filters.update(short=short, number=_number)
     fixes = {finding.node: finding.fix for finding in report.of(Outcome.LEFT)}
-    data = {"before": _graph(report.before, {}), "after": _graph(report.after, fixes)}
+    data = {"before": _graph(before, {}), "after": _graph(after, fixes)}
     return environment.get_template("report.html.jinja").render(
         report=report,
-        columns=[("stock", report.before), ("with lowerfix", report.after)],
+        columns=[("stock", before), ("with lowerfix", after)],
         outcomes=list(Outcome),
         help_page=PAGE,
         style=(FOLDER / "report.css").read_text(encoding="utf-8"),
@@ -78,12 +76,11 @@ def model_explorer(report: Report) -> dict[str, Any]:
     Raises:
         LowerfixError: for a report without placements.
     """
-    if report.before is None or report.after is None:
-        raise LowerfixError("this report does not know where the ops run; lowerfix.explain makes one that does")
+    before, after = report.placements
     fixes = {finding.node: finding.fix for finding in report.of(Outcome.LEFT)}
     graphs = [
         {"id": name, "nodes": [_node(op, fixes if name == "with lowerfix" else {}) for op in placement.ops]}
-        for name, placement in (("stock", report.before), ("with lowerfix", report.after))
+        for name, placement in (("stock", before), ("with lowerfix", after))
     ]
     return {"label": f"lowerfix, {report.target}", "graphs": graphs}
 

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from lowerfix.advice import leads
 from lowerfix.errors import LowerfixError, first_line
 from lowerfix.lowering import captured_output
+from lowerfix.program import fits, user_inputs
 
 FORMS = (
     "(model, example_inputs) or (model, example_inputs, calibration_inputs): an nn.Module, a tuple of its arguments, "
@@ -108,8 +109,7 @@ def check_inputs(program: ExportedProgram, calibration: Sequence[tuple[Any, ...]
     Raises:
         LowerfixError: for another number of them, another dtype or another shape.
     """
-    users = set(program.graph_signature.user_inputs)
-    wanted = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in users]
+    wanted = user_inputs(program)
     for number, inputs in enumerate(calibration):
         given = tree_leaves(inputs)
         if len(given) != len(wanted):
@@ -120,19 +120,12 @@ def check_inputs(program: ExportedProgram, calibration: Sequence[tuple[Any, ...]
             expected = node.meta["val"]
             if not isinstance(expected, torch.Tensor):
                 continue
-            if not isinstance(value, torch.Tensor) or value.dtype != expected.dtype or not _fits(value, expected):
+            if not isinstance(value, torch.Tensor) or value.dtype != expected.dtype or not fits(value, expected):
                 got = f"{value.dtype}{list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
                 raise LowerfixError(
                     f"calibration input {number} does not fit: {node.name!r} is {expected.dtype}"
                     f"{list(expected.shape)}, got {got}"
                 )
-
-
-def _fits(value: torch.Tensor, expected: torch.Tensor) -> bool:
-    return value.dim() == expected.dim() and all(
-        isinstance(size, torch.SymInt) or size == actual
-        for size, actual in zip(expected.shape, value.shape, strict=True)
-    )
 
 
 def _from_file(path: Path) -> Subject:

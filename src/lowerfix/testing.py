@@ -6,7 +6,6 @@ def test_argmin():
     check_rewrite(lambda x: x.argmin(-1).to(torch.int32), (torch.randn(6, 16),), target="vgf", expect="argmin")
 """
 
-import contextlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -92,25 +91,10 @@ def adversarial_inputs(inputs: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
                 yield (*inputs[:position], variant, *inputs[position + 1 :])
 
 
-class _Seen(Exception):
-    """The partitioner was called; nothing is to be lowered."""
-
-
 def edge_program(program: ExportedProgram, target: str) -> ExportedProgram:
     """The Edge program that ``to_edge_transform_and_lower`` gives a target's partitioner. Nothing is lowered."""
-    from executorch.exir import to_edge_transform_and_lower
-
-    partitioner: Any = targets.get(target).partitioner()
-    given: list[ExportedProgram] = []
-
-    def partition(edge: ExportedProgram) -> Any:
-        given.append(edge)
-        raise _Seen
-
-    partitioner.partition = partition
-    with lowering.captured_output(), contextlib.suppress(_Seen):
-        to_edge_transform_and_lower(program, partitioner=[partitioner])
-    return given[0]
+    edge: ExportedProgram = lowering.at_partitioner(program, target, lambda edge, partition: edge)
+    return edge
 
 
 def assert_same(expected: Any, actual: Any, tolerance: float = 0.0) -> None:

@@ -25,6 +25,9 @@ ETHOS_U_MACS = {
 }
 
 
+FLOAT = ("vgf", "tosa-fp")
+"""The targets that compute in floats, for rewrites that are about what they alone do."""
+
 # The extensions of the TOSA specification without which Arm refuses a dtype. Each belongs to one of the profiles.
 EXTENSIONS = {
     "torch.bfloat16": "bf16",
